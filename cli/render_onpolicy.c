@@ -60,9 +60,9 @@ static void begin(struct ds_buf *out, const struct ds_onpolicy_result *r)
         out,
         "%-14s%d request%s of %d prompt%s, %d token%s each; sampled in %zu calls of %d rows "
         "at most,\n%-14sthen scored in a call each\n",
-        "", p->n_requests, ds_plural(p->n_requests), r->setup->n_prompts,
-        ds_plural(r->setup->n_prompts), r->setup->config.tokens,
-        ds_plural(r->setup->config.tokens), p->n_steps, p->max_rows, "");
+        "", p->n_requests, ds_plural(p->n_requests), r->setup->distinct,
+        ds_plural(r->setup->distinct), r->setup->config.tokens, ds_plural(r->setup->config.tokens),
+        p->n_steps, p->max_rows, "");
     head(out, r, "sampler");
     ds_report_sampler(header(r), out);
     ds_buf_puts(out, "\n");

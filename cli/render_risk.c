@@ -168,7 +168,7 @@ static void add_layers(struct ds_buf *out, const struct ds_risk_result *r, size_
         ds_buf_printf(out, "%.2e  %.2e  (%.3g times, at ", l->median, l->needed,
                       l->median > 0 ? l->needed / l->median : (double)INFINITY);
         if (r->risk.n_prompts > 1)
-            ds_buf_printf(out, "prompt %zu, ", (size_t)l->request % r->risk.n_prompts);
+            ds_buf_printf(out, "prompt %d, ", l->prompt);
         ds_buf_printf(out, "token %d)\n", l->step);
     }
 }

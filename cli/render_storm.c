@@ -54,11 +54,13 @@ static void begin(struct ds_buf *out, const struct ds_storm_result *r)
                   h->arms[0].values[DS_FACTOR_THREADS],
                   strcmp(h->arms[0].values[DS_FACTOR_THREADS], "1") == 0 ? "" : "s");
     ds_buf_printf(out,
-                  "%-14s%d request%s of %d prompt%s, %s%d token%s each: %zu steps of %d rows at "
+                  "%-14s%d request%s of %d prompt%s, %s%d token%s each: %zu step%s of %d row%s at "
                   "most\n",
-                  "", p->n_requests, ds_plural(p->n_requests), r->setup->n_prompts,
-                  ds_plural(r->setup->n_prompts), r->setup->plan.inputs.calls ? "up to " : "",
-                  c->tokens, ds_plural(c->tokens), p->n_steps, p->max_rows);
+                  "", r->setup->asked, ds_plural(r->setup->asked), r->setup->distinct,
+                  ds_plural(r->setup->distinct),
+                  r->setup->plan.inputs.calls || r->setup->scheduled ? "up to " : "", c->tokens,
+                  ds_plural(c->tokens), p->n_steps, ds_plural((long long)p->n_steps), p->max_rows,
+                  ds_plural(p->max_rows));
     if (r->setup->scheduled)
         ds_buf_printf(out, "%-14sas the schedule says\n", "");
     else
@@ -220,19 +222,30 @@ static void forecast(struct ds_buf *out, const struct ds_storm_result *r,
                   a->s.parted, (unsigned long long)f->choices, f->drift_median, f->drift_most);
 }
 
+const char *ds_storm_not_held(int32_t requests, int32_t prompts, size_t completions)
+{
+    return completions == 0      ? "no request chose a token"
+           : requests == prompts ? "no two requests have a prompt in common"
+                                 : "no two requests of a prompt computed a row of the same tokens";
+}
+
+static const char *not_held(const struct ds_storm_result *r)
+{
+    return ds_storm_not_held(r->setup->asked, r->setup->distinct,
+                             r->n_arms ? r->arms[0].s.n_completions : 0);
+}
+
 /* A set that need not be invariant and showed nothing. */
 static void power(struct ds_buf *out, const struct ds_storm_result *r, const struct ds_storm_arm *a)
 {
     if (a->invariant || ds_storm_drifts(a) || a->s.blind)
         return;
     head(out, r, "no power");
-    ds_buf_printf(out,
-                  "%s does not claim to be batch-invariant, and yet each prompt got one "
-                  "completion:\n%-14s",
-                  ds_storm_kernels(&r->setup->plan.header, a->arm), "");
+    ds_buf_printf(out, "%s does not claim to be batch-invariant, and yet %s:\n%-14s",
+                  ds_storm_kernels(&r->setup->plan.header, a->arm),
+                  a->s.n_completions ? "each prompt got one completion" : "showed nothing", "");
     if (a->s.compared == 0)
-        ds_buf_puts(out, "no two requests have a prompt in common, so none was held against "
-                         "another\n");
+        ds_buf_printf(out, "%s, so none was held against another\n", not_held(r));
     else if (a->s.drifting)
         ds_buf_printf(out,
                       "%zu request%s drifted, but no token turned over; more tokens, prompts or a "
@@ -344,7 +357,7 @@ static void verdict(struct ds_buf *out, const struct ds_storm_result *r)
                       ds_storm_kernels(&r->setup->plan.header, r->arms[i].arm));
     conversations(out, r);
     if (code == DS_EXIT_SAME && !was_held(r))
-        ds_buf_puts(out, "; no two requests have a prompt in common");
+        ds_buf_printf(out, "; %s", not_held(r));
     ds_buf_printf(out, "%s\n", ds_cli_color(r->o, DS_ROLE_PLAIN));
 }
 

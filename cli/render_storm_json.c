@@ -113,6 +113,8 @@ json_t *ds_storm_schedule_json(const struct ds_storm_setup *s)
     json_t *j = json_object();
     json_object_set_new(j, "requests", json_integer(s->serve.n_requests));
     json_object_set_new(j, "prompts", json_integer(s->n_prompts));
+    json_object_set_new(j, "requests_run", json_integer(s->asked));
+    json_object_set_new(j, "prompts_distinct", json_integer(s->distinct));
     json_object_set_new(j, "new_tokens", json_integer(s->config.tokens));
     json_object_set_new(j, "steps", ds_json_whole(s->serve.n_steps));
     json_object_set_new(j, "max_rows", json_integer(s->serve.max_rows));

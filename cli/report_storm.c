@@ -3,6 +3,7 @@
 #include "cli/report.h"
 
 #include "base/mem.h"
+#include "base/plural.h"
 #include "cli/storm.h"
 #include "cli/verdict.h"
 
@@ -19,10 +20,11 @@ struct serving {
     struct ds_storm_hit *hits;
     size_t n_hits;
     struct ds_buf sets, places,
-        sentence;      /* a line for each kernel set; where each drifts; the verdict */
-    int more;          /* some set gave more completions than prompts */
-    uint64_t blind;    /* choices among NaN */
-    uint64_t compared; /* digests */
+        sentence;       /* a line for each kernel set; where each drifts; the verdict */
+    int more;           /* some set gave more completions than prompts */
+    uint64_t blind;     /* choices among NaN */
+    uint64_t compared;  /* digests */
+    size_t completions; /* of all sets */
     size_t n_sets;
 };
 
@@ -123,6 +125,7 @@ static void add_set(struct serving *s, const struct ds_trial_data *t, const stru
     s->more |= storm->n_completions > storm->n_prompts;
     s->blind += storm->blind;
     s->compared += storm->compared;
+    s->completions += storm->n_completions;
 }
 
 static void token_text(void *ctx, int32_t id, struct ds_buf *out)
@@ -180,6 +183,9 @@ static int finish(struct serving *s, struct ds_buf *trees, struct ds_error *err)
 {
     struct ds_page *p = &s->m->page;
     struct ds_buf line = {0};
+    int32_t asked, prompts;
+    if (ds_storm_asked(s->h, &s->plan, &asked, &prompts, err) != 0)
+        return -1;
     const struct ds_report r = {.header = s->h,
                                 .path = s->path,
                                 .incomplete = ds_record_incomplete(s->record),
@@ -191,7 +197,7 @@ static int finish(struct serving *s, struct ds_buf *trees, struct ds_error *err)
                                 : "recorded",
                   s->sentence.data ? s->sentence.data : "");
     if (!s->more && !s->blind && !s->compared)
-        ds_buf_puts(&line, "; no two requests have a prompt in common");
+        ds_buf_printf(&line, "; %s", ds_storm_not_held(asked, prompts, s->completions));
     if (s->blind)
         ds_buf_printf(&line, "; %llu choices were made among NaN, and say nothing",
                       (unsigned long long)s->blind);
@@ -203,7 +209,7 @@ static int finish(struct serving *s, struct ds_buf *trees, struct ds_error *err)
                                              : DS_ROLE_PLAIN);
     line.len = 0;
     ds_buf_printf(&line,
-                  "%d requests of %zu prompts, %d tokens each at most, in %zu steps of %d rows at "
+                  "%d request%s of %d prompt%s, %d tokens each at most, in %zu steps of %d rows at "
                   "most. Every kernel "
                   "set ran this schedule, each request on its own tokens. Drifting: requests with "
                   "any bit unlike "
@@ -211,8 +217,8 @@ static int finish(struct serving *s, struct ds_buf *trees, struct ds_error *err)
                   "prompt; parted: with a "
                   "token unlike it; expected partings: from margins and measured drift, with a 95 "
                   "%% interval.",
-                  s->plan.n_requests, s->h->n_prompts, s->plan.tokens, s->plan.n_steps,
-                  s->plan.max_rows);
+                  asked, ds_plural(asked), prompts, ds_plural(prompts), s->plan.tokens,
+                  s->plan.n_steps, s->plan.max_rows);
     ds_page_table(p, "What traffic did to the answers", line.data ? line.data : "", &s->sets, 0);
     if (s->places.len)
         ds_page_table(p, "Where it begins",

@@ -15,10 +15,12 @@ struct ds_storm_setup {
     int32_t n_prompts;
     struct ds_serve_plan serve;
     struct ds_serve_config config;
-    double planning; /* seconds that making the schedule took; 0: it was there */
-    int scheduled;   /* the schedule came from a file */
-    int scored;      /* what is generated is then scored */
-    int resid_only;  /* --sites resid */
+    int32_t asked; /* requests that the schedule runs: a file's need not run all up to the last */
+    int32_t distinct; /* prompts of these, equal ones once */
+    double planning;  /* seconds that making the schedule took; 0: it was there */
+    int scheduled;    /* the schedule came from a file */
+    int scored;       /* what is generated is then scored */
+    int resid_only;   /* --sites resid */
     /* Of a record: what of its environment is another now, with --force. */
     size_t environment;
 };
@@ -32,6 +34,9 @@ int ds_storm_setup_record(const struct ds_options *o, struct ds_record *r, struc
 void ds_storm_setup_free(struct ds_storm_setup *s);
 /* Whether the kernels of an arm all claim that a row does not depend on the rest of its call. */
 int ds_storm_invariant(const struct ds_header *h, uint32_t arm, int *claims, struct ds_error *err);
+/* How many requests a schedule runs, and how many prompts they have, equal ones counted once. */
+int ds_storm_asked(const struct ds_header *h, const struct ds_serve_plan *p, int32_t *requests,
+                   int32_t *prompts, struct ds_error *err);
 /* What requests began with. malloc'ed. */
 int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, size_t *n,
                   struct ds_error *err);
@@ -87,6 +92,8 @@ int ds_storm_drifts(const struct ds_storm_arm *a); /* more than one completion o
 /* "same"; "drift": that, or a conversation that leaves its recording; "incomparable": neither, but some choice was made
  * among NaN; "recorded": nothing was held against anything, as no two requests have a prompt in common. And the exit code. */
 const char *ds_storm_verdict(const struct ds_storm_result *r);
+/* Why nothing was held against anything, of that many requests, prompts and completions. */
+const char *ds_storm_not_held(int32_t requests, int32_t prompts, size_t completions);
 int ds_storm_code(const struct ds_storm_result *r);
 void ds_storm_text(struct ds_buf *out, const struct ds_storm_result *r);
 /* What of an arm's time went into scheduling, the making of the plan included. */

@@ -298,6 +298,8 @@ int ds_storm_setup_new(const struct ds_options *o, const char *modes, struct ds_
         ds_cli_environment(&h->environment, &h->n_environment, err) != 0 ||
         ds_cli_environment_devices(h, &h->environment, &h->n_environment, err) != 0)
         return -1;
+    if (ds_storm_asked(h, &s->serve, &s->asked, &s->distinct, err) != 0)
+        return -1;
     return ds_plan_identity(o, h, err) != 0 || keep_options(s, err) != 0 ||
                    ds_plan_inputs_keep(o, &s->plan, err) != 0
                ? -1
@@ -392,6 +394,30 @@ int ds_storm_invariant(const struct ds_header *h, uint32_t arm, int *claims, str
             *claims &= (k->claims & wanted) == wanted;
     }
     return 0;
+}
+
+int ds_storm_asked(const struct ds_header *h, const struct ds_serve_plan *p, int32_t *requests,
+                   int32_t *prompts, struct ds_error *err)
+{
+    int32_t *first;
+    *requests = *prompts = 0;
+    if (ds_storm_prompts(h, &first, err) != 0)
+        return -1;
+    char *runs = ds_calloc((size_t)p->n_requests, 1, "requests", err),
+         *counted = runs ? ds_calloc(h->n_prompts, 1, "prompts", err) : NULL;
+    for (size_t k = 0; counted && k < p->first[p->n_steps]; k++)
+        runs[p->pieces[k].request] = 1;
+    for (size_t r = 0; counted && r < (size_t)p->n_requests; r++) {
+        char *c = &counted[first[r % h->n_prompts]];
+        *requests += runs[r];
+        *prompts += runs[r] && !*c;
+        *c |= runs[r];
+    }
+    const int rc = counted ? 0 : -1;
+    free(first);
+    free(runs);
+    free(counted);
+    return rc;
 }
 
 int ds_storm_hits(const struct ds_serve_plan *p, struct ds_storm_hit **hits, size_t *n,

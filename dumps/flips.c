@@ -192,11 +192,12 @@ int ds_flips_make(ds_flip_walk walk, void *ctx, size_t n_prompts, struct ds_flip
         rc = count_pairs(walk, ctx, &sizes, out, err);
     if (rc == 0)
         rc = walk(ctx, take_pair, &s, err);
-    for (size_t p = 0; rc == 0 && p < n_prompts; p++)
-        n_used += s.used[p];
+    for (size_t p = 0; rc == 0 && p < n_prompts; p++) /* the others are no prompts to draw */
+        if (s.used[p])
+            s.by_prompt[n_used++] = s.by_prompt[p];
     if (rc == 0 && n_used > 1) {
         out->bounded = 1;
-        rc = interval(s.by_prompt, n_prompts, &out->low, &out->high, err);
+        rc = interval(s.by_prompt, n_used, &out->low, &out->high, err);
     }
     ds_flip_sizes_free(&sizes);
     free(s.by_prompt);

@@ -12,6 +12,7 @@ void ds_partings_free(struct ds_partings *p)
 {
     if (!p)
         return;
+    free(p->prompt);
     free(p->choices);
     free(p->first);
     free(p->rivals);
@@ -79,6 +80,22 @@ size_t partings_begin(const struct storm_work *w, size_t prompt)
 size_t partings_next(const struct storm_work *w, size_t r)
 {
     return w->s->requests[r].next < 0 ? SIZE_MAX : (size_t)w->s->requests[r].next;
+}
+
+int partings_prompts(const struct storm_work *w, size_t **list, size_t *n, struct ds_error *err)
+{
+    const size_t most = w->h->n_prompts < w->s->n_requests ? w->h->n_prompts : w->s->n_requests;
+    *n = 0;
+    if (!(*list = ds_calloc(most + 1, sizeof **list, "prompts", err)))
+        return -1;
+    for (size_t i = 0; i < most; i++) {
+        size_t r = partings_begin(w, i);
+        while (r < w->s->n_requests && w->begin[r] == w->begin[r + 1])
+            r = partings_next(w, r);
+        if (r < w->s->n_requests)
+            (*list)[(*n)++] = i;
+    }
+    return 0;
 }
 
 int partings_open(const struct storm_work *w, size_t r, size_t k)
@@ -186,9 +203,10 @@ static int learn_choice(struct learning *x, size_t n_answers, const struct ds_st
     return 0;
 }
 
-static int learn_prompt(struct learning *x, size_t prompt, struct ds_error *err)
+static int learn_prompt(struct learning *x, size_t i, struct ds_error *err)
 {
     const struct storm_work *w = x->w;
+    const size_t prompt = x->p->prompt[i];
     size_t r = partings_begin(w, prompt);
     while (r < w->s->n_requests && w->s->requests[r].reference != (int32_t)r)
         r = partings_next(w, r);
@@ -196,8 +214,8 @@ static int learn_prompt(struct learning *x, size_t prompt, struct ds_error *err)
         if (learn_choice(x, answers_of(w, x->bits, prompt, k, x->list), w->steps[w->begin[r] + k],
                          err) != 0)
             return -1;
-    x->p->first[prompt + 1] = x->n_choices;
-    x->p->first_off[prompt + 1] = x->n_off;
+    x->p->first[i + 1] = x->n_choices;
+    x->p->first_off[i + 1] = x->n_off;
     return 0;
 }
 
@@ -220,7 +238,10 @@ int partings_learn(const struct storm_work *w, const uint64_t *bits, struct ds_p
     *out = NULL;
     if (!p)
         return -1;
-    p->n_prompts = w->h->n_prompts < w->s->n_requests ? w->h->n_prompts : w->s->n_requests;
+    if (partings_prompts(w, &p->prompt, &p->n_prompts, err) != 0) {
+        ds_partings_free(p);
+        return -1;
+    }
     p->first = ds_calloc(p->n_prompts + 1, sizeof *p->first, "prompts", err);
     p->first_off = ds_calloc(p->n_prompts + 1, sizeof *p->first_off, "prompts", err);
     struct learning x = {.w = w, .bits = bits, .p = p};
@@ -257,10 +278,18 @@ static double share_from(const struct ds_partings *p, double m)
 
 double ds_partings_chance(const struct ds_partings *p, int32_t prompt, int32_t step)
 {
-    if (prompt < 0 || step < 0 || (size_t)prompt >= p->n_prompts ||
-        (size_t)step >= p->first[prompt + 1] - p->first[prompt])
+    size_t at = 0, high = p->n_prompts;
+    while (at < high) {
+        const size_t middle = at + (high - at) / 2;
+        if ((int64_t)p->prompt[middle] < prompt)
+            at = middle + 1;
+        else
+            high = middle;
+    }
+    if (prompt < 0 || step < 0 || at == p->n_prompts || (int64_t)p->prompt[at] != prompt ||
+        (size_t)step >= p->first[at + 1] - p->first[at])
         return 0;
-    const struct parting_choice *c = &p->choices[p->first[prompt] + (size_t)step];
+    const struct parting_choice *c = &p->choices[p->first[at] + (size_t)step];
     const double wider = c->answers > 0 ? sqrt(1 + 1 / (double)c->answers) : 1,
                  half = isfinite(c->gap) ? share_from(p, fabs(c->gap) / wider) / 2 : 0;
     return c->gap < 0 ? 1 - half : half;

@@ -14,7 +14,8 @@ struct parting_choice {
 };
 
 struct ds_partings {
-    size_t n_prompts;
+    size_t n_prompts; /* of those that some request chose tokens for, equal ones once */
+    size_t *prompt;   /* [n_prompts] which they are in their record, ascending */
     struct parting_choice *choices;
     size_t *first; /* [n_prompts + 1] */
     int32_t *rivals;
@@ -29,6 +30,8 @@ int partings_bits(const struct storm_work *w, uint64_t **out, struct ds_error *e
 /* The first request of a prompt, and the one after r; SIZE_MAX: there is none, as of one that is another's again. */
 size_t partings_begin(const struct storm_work *w, size_t prompt);
 size_t partings_next(const struct storm_work *w, size_t r);
+/* The prompts that some request chose tokens for, ascending, each once. malloc'ed. */
+int partings_prompts(const struct storm_work *w, size_t **list, size_t *n, struct ds_error *err);
 /* Whether request r made the choice of step k after the reference's tokens. */
 int partings_open(const struct storm_work *w, size_t r, size_t k);
 

@@ -22,6 +22,7 @@ struct prompt {
 
 struct play {
     const struct ds_partings *p;
+    const size_t *listed;   /* [p->n_prompts] these prompts in the run that is foretold */
     struct prompt *prompts; /* [p->n_prompts] */
     size_t *near;           /* of all prompts */
     size_t *length;         /* [requests] choices of each, by prompt */
@@ -62,7 +63,8 @@ static void find_alike(struct play *x, const struct storm_work *w, const uint64_
 {
     const struct prompt *p = &x->prompts[prompt];
     size_t n = 0, i = 0;
-    for (size_t r = partings_begin(w, prompt); r < w->s->n_requests; r = partings_next(w, r)) {
+    for (size_t r = partings_begin(w, x->listed[prompt]); r < w->s->n_requests;
+         r = partings_next(w, r)) {
         if (w->begin[r] == w->begin[r + 1])
             continue;
         x->alike[x->alike_at[p->first + i] + k] = (uint32_t)i;
@@ -85,7 +87,8 @@ static void list_requests(struct play *x, const struct storm_work *w)
         struct prompt *p = &x->prompts[prompt];
         p->first = n;
         p->steps = x->p->first[prompt + 1] - x->p->first[prompt];
-        for (size_t r = partings_begin(w, prompt); r < w->s->n_requests; r = partings_next(w, r))
+        for (size_t r = partings_begin(w, x->listed[prompt]); r < w->s->n_requests;
+             r = partings_next(w, r))
             if (w->begin[r] < w->begin[r + 1]) {
                 x->length[n] = w->begin[r + 1] - w->begin[r];
                 x->alike_at[n++] = at;
@@ -351,12 +354,17 @@ int partings_play(const struct ds_partings *p, const struct storm_work *w, const
                   struct ds_partings_forecast *out, struct ds_error *err)
 {
     struct play x = {.p = p, .random = 1};
-    const size_t prompts = w->h->n_prompts < w->s->n_requests ? w->h->n_prompts : w->s->n_requests;
+    size_t prompts, *listed;
     memset(out, 0, sizeof *out);
-    if (prompts != p->n_prompts)
-        return ds_fail(err, "%zu of the prompts have requests; what is foretold from had %zu",
-                       prompts, p->n_prompts);
-    int rc = start(&x, w, bits, err);
+    if (partings_prompts(w, &listed, &prompts, err) != 0)
+        return -1;
+    x.listed = listed;
+    int rc = prompts == p->n_prompts
+                 ? 0
+                 : ds_fail(err, "%zu of the prompts have requests; what is foretold from had %zu",
+                           prompts, p->n_prompts);
+    if (rc == 0)
+        rc = start(&x, w, bits, err);
     for (size_t r = 0; r < w->s->n_requests && rc == 0; r++)
         out->requests +=
             w->s->requests[r].reference >= 0 && w->s->requests[r].reference != (int32_t)r;
@@ -370,5 +378,6 @@ int partings_play(const struct ds_partings *p, const struct storm_work *w, const
                       out, err);
     }
     stop(&x);
+    free(listed);
     return rc;
 }

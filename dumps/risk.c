@@ -135,6 +135,26 @@ static int describe_margins(const struct ds_flip_sizes *sizes, struct ds_risk_gr
     return 0;
 }
 
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+int risk_prompts(const struct ds_header *h, int32_t **rank, size_t *n, struct ds_error *err)
+{
+    const int64_t requests = risk_number(h, "serve_requests");
+    *n = 1;
+    if (!risk_option(h, "serve_requests"))
+        return (*rank = ds_calloc(h->n_prompts, sizeof **rank, "prompts", err)) ? 0 : -1;
+    if (ds_storm_prompts(h, rank, err) != 0)
+        return -1;
+    *n = 0;
+    for (size_t i = 0; i < h->n_prompts;
+         i++) /* the first one comes before those that are it again */
+        if ((size_t)(*rank)[i] != i)
+            (*rank)[i] = (*rank)[(*rank)[i]];
+        else
+            (*rank)[i] = (int64_t)i < requests ? (int32_t)(*n)++ : (int32_t)*n;
+    return 0;
+}
+
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Of requests each choice's chance is that of one more. */
@@ -159,8 +179,7 @@ static int foretell_partings(const struct ds_header *h, const struct ds_trial_da
 }
 
 static int make_group(const struct ds_header *h, const struct ds_trial_data *const *trials,
-                      uint32_t first, size_t n_prompts, struct ds_risk_group *g,
-                      struct ds_error *err)
+                      uint32_t first, struct ds_risk_group *g, struct ds_error *err)
 {
     struct risk_pairs pairs;
     struct ds_flip_sizes sizes = {0};
@@ -171,7 +190,7 @@ static int make_group(const struct ds_header *h, const struct ds_trial_data *con
         return -1;
     int rc = ds_flip_measure(risk_walk, &pairs, &sizes, err);
     if (rc == 0)
-        rc = ds_flips_make(risk_walk, &pairs, n_prompts, &g->flips, err);
+        rc = ds_flips_make(risk_walk, &pairs, h->n_prompts, &g->flips, err);
     if (rc == 0)
         rc = list_choices(&pairs, &sizes, drawn, g, err);
     if (rc == 0 && risk_option(h, "serve_requests") && !risk_number(h, "serve_scored"))
@@ -194,10 +213,13 @@ static int make_group(const struct ds_header *h, const struct ds_trial_data *con
 int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *trials,
                  struct ds_risk *out, struct ds_error *err)
 {
+    int32_t *rank;
     memset(out, 0, sizeof *out);
-    out->n_prompts = risk_option(h, "serve_requests") ? h->n_prompts : 1;
-    if (out->n_prompts == 0)
+    if (h->n_prompts == 0)
         return ds_fail(err, "the record has no prompts");
+    if (risk_prompts(h, &rank, &out->n_prompts, err) != 0)
+        return -1;
+    free(rank);
     out->groups = ds_calloc(h->n_arms, sizeof *out->groups, "groups", err);
     int rc = out->groups ? 0 : -1;
     for (uint32_t a = 0; a < h->n_arms && rc == 0; a++) {
@@ -205,7 +227,7 @@ int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *t
         for (size_t g = 0; g < out->n_groups; g++)
             known |= risk_same_set(h, out->groups[g].arm, h, a);
         if (!known)
-            rc = make_group(h, trials, a, out->n_prompts, &out->groups[out->n_groups++], err);
+            rc = make_group(h, trials, a, &out->groups[out->n_groups++], err);
     }
     if (rc != 0)
         ds_risk_free(out);
@@ -214,16 +236,33 @@ int ds_risk_make(const struct ds_header *h, const struct ds_trial_data *const *t
 
 /* ---- what one record foretells of another ---------------------------------------------------- */
 
-static int same_prompts(const struct ds_header *h, const struct ds_header *g)
+/* Whether both have the same ones in the same order, however often each was given; *n: how many. -1: no memory. */
+static int same_prompts(const struct ds_header *h, const struct ds_header *g, size_t *n,
+                        struct ds_error *err)
 {
-    if (h->n_prompts != g->n_prompts)
-        return 0;
-    for (size_t i = 0; i < h->n_prompts; i++)
-        if (h->prompts[i].n_tokens != g->prompts[i].n_tokens ||
-            memcmp(h->prompts[i].tokens, g->prompts[i].tokens,
-                   h->prompts[i].n_tokens * sizeof *h->prompts[i].tokens) != 0)
-            return 0;
-    return 1;
+    const struct ds_header *side[] = {h, g};
+    const struct ds_prompt **list[2] = {NULL, NULL};
+    size_t count[2] = {0, 0};
+    int rc = 0, same;
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        int32_t *rank;
+        if ((rc = risk_prompts(side[i], &rank, &count[i], err)) != 0)
+            break;
+        rc = (list[i] = ds_calloc(count[i], sizeof **list, "prompts", err)) ? 0 : -1;
+        for (size_t k = side[i]->n_prompts; rc == 0 && k-- > 0;)
+            if ((size_t)rank[k] < count[i])
+                list[i][rank[k]] = &side[i]->prompts[k];
+        free(rank);
+    }
+    *n = count[0];
+    same = count[0] == count[1];
+    for (size_t k = 0; rc == 0 && same && k < count[0]; k++)
+        same = list[0][k]->n_tokens == list[1][k]->n_tokens &&
+               memcmp(list[0][k]->tokens, list[1][k]->tokens,
+                      list[0][k]->n_tokens * sizeof *list[0][k]->tokens) == 0;
+    free(list[0]);
+    free(list[1]);
+    return rc == 0 ? same : -1;
 }
 
 int ds_risk_foretell(const struct ds_header *h, const struct ds_risk *r,
@@ -231,7 +270,7 @@ int ds_risk_foretell(const struct ds_header *h, const struct ds_risk *r,
                      struct ds_risk_test *out, struct ds_error *err)
 {
     const int64_t requests = risk_number(other, "serve_requests");
-    const size_t n = h->n_prompts;
+    size_t n;
     struct ds_storm s;
     memset(out, 0, sizeof *out);
     while (out->group < r->n_groups && !risk_same_set(h, r->groups[out->group].arm, other, arm))
@@ -241,7 +280,10 @@ int ds_risk_foretell(const struct ds_header *h, const struct ds_risk *r,
     if (!risk_option(h, "serve_requests") || requests < 1 || requests > INT32_MAX / 2 ||
         risk_number(h, "serve_scored") || risk_number(other, "serve_scored"))
         return ds_fail(err, "only a serving run (storm) foretells another one");
-    if (!same_prompts(h, other) || n < 2)
+    const int same = same_prompts(h, other, &n, err);
+    if (same < 0)
+        return -1;
+    if (!same || n < 2)
         return ds_fail(err, "a serving run foretells one of the same prompts, of which there are "
                             "two at least");
     struct ds_partings_forecast f;

@@ -29,7 +29,8 @@ struct ds_risk_layer {
     uint64_t rows;         /* that drift and whose choice has a partner */
     double median;         /* of the relative rms of these rows */
     double needed;         /* the smallest relative rms that would turn its choice over ... */
-    int32_t request, step; /* ... and which that is */
+    int32_t request, step; /* ... and which that is, */
+    int32_t prompt;        /* of which prompt */
 };
 
 struct ds_risk_group {
@@ -57,7 +58,8 @@ struct ds_risk_group {
 struct ds_risk {
     struct ds_risk_group *groups; /* by their first arms */
     size_t n_groups;
-    size_t n_prompts;
+    size_t
+        n_prompts; /* equal ones once; a choice's prompt is the first of the header with its tokens */
 };
 void ds_risk_free(struct ds_risk *r);
 

@@ -92,21 +92,37 @@ static int judge(const struct ds_risk_group *base, const struct ds_risk_group *g
                                        : DS_GAIN_NONE;
 }
 
-static int weigh(const struct ds_risk_group *base, const struct ds_risk_group *g, size_t n_prompts,
+/* Adds up a side's choices, by prompt: of two records the same one may stand elsewhere. */
+static int count_side(const struct ds_header *h, const struct ds_risk_group *g, int side,
+                      size_t n_prompts, struct counts *by_prompt, struct ds_error *err)
+{
+    int32_t *rank;
+    size_t n;
+    if (risk_prompts(h, &rank, &n, err) != 0)
+        return -1;
+    for (size_t k = 0; k < g->n_choices; k++) {
+        const struct ds_risk_choice *c = &g->choices[k];
+        if ((size_t)c->prompt >= h->n_prompts || (size_t)rank[c->prompt] >= n_prompts)
+            continue;
+        by_prompt[rank[c->prompt]].flips[side] += c->seen;
+        by_prompt[rank[c->prompt]].choices[side] += c->pairs;
+    }
+    free(rank);
+    return 0;
+}
+
+static int weigh(const struct ds_header *h, const struct ds_risk_group *base,
+                 const struct ds_header *other, const struct ds_risk_group *g, size_t n_prompts,
                  struct ds_risk_gain *out, struct ds_error *err)
 {
-    const struct ds_risk_group *side[] = {base, g};
     struct counts all = {{0}, {0}},
                   *by_prompt = ds_calloc(n_prompts, sizeof *by_prompt, "prompts", err);
     size_t used = 0;
-    if (!by_prompt)
+    if (!by_prompt || count_side(h, base, 0, n_prompts, by_prompt, err) != 0 ||
+        count_side(other, g, 1, n_prompts, by_prompt, err) != 0) {
+        free(by_prompt);
         return -1;
-    for (int i = 0; i < 2; i++)
-        for (size_t k = 0; k < side[i]->n_choices; k++) {
-            const struct ds_risk_choice *c = &side[i]->choices[k];
-            by_prompt[c->prompt].flips[i] += c->seen;
-            by_prompt[c->prompt].choices[i] += c->pairs;
-        }
+    }
     /* Prompts without a choice that was made twice say nothing. */
     for (size_t p = 0; p < n_prompts; p++) {
         if (by_prompt[p].choices[0] + by_prompt[p].choices[1] <= 0)
@@ -122,7 +138,7 @@ static int weigh(const struct ds_risk_group *base, const struct ds_risk_group *g
     out->bounded = used > 1;
     const int rc = out->bounded ? interval(by_prompt, used, out, err) : 0;
     free(by_prompt);
-    out->verdict = judge(side[0], side[1], out);
+    out->verdict = judge(base, g, out);
     return rc;
 }
 
@@ -151,7 +167,7 @@ int ds_risk_gains(const struct ds_header *h, const struct ds_risk *r, struct ds_
             continue;
         struct ds_risk_gain *x = &(*out)[(*n)++];
         *x = (struct ds_risk_gain){.group = i, .exchanged = exchanged};
-        if (weigh(&r->groups[0], &r->groups[i], r->n_prompts, x, err) != 0) {
+        if (weigh(h, &r->groups[0], h, &r->groups[i], r->n_prompts, x, err) != 0) {
             free(*out);
             *out = NULL;
             *n = 0;
@@ -176,5 +192,5 @@ int ds_risk_precision(const struct ds_header *h, const struct ds_risk *r,
         g->flips.choices == 0 || r->groups[base].flips.choices == 0)
         return 0;
     *out = (struct ds_risk_gain){.group = base, .exchanged = now && now[0] ? now : "none in f32"};
-    return weigh(&r->groups[base], g, r->n_prompts, out, err) == 0 ? 1 : -1;
+    return weigh(h, &r->groups[base], other, g, r->n_prompts, out, err) == 0 ? 1 : -1;
 }

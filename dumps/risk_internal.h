@@ -23,6 +23,9 @@ int risk_pairs_of(const struct ds_header *h, const struct ds_trial_data *const *
                   uint32_t first, struct risk_pairs *out, struct ds_error *err);
 /* A ds_flip_walk over struct risk_pairs. */
 int risk_walk(void *ctx, ds_flip_take take, void *to, struct ds_error *err);
+/* The prompts that requests of a record have, equal ones once: of each of the header which of them it is, and how many there are;
+ * one where nothing serves requests. malloc'ed. */
+int risk_prompts(const struct ds_header *h, int32_t **rank, size_t *n, struct ds_error *err);
 /* risk_layers.c: fills g->layers. */
 int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *trials,
                 struct ds_risk_group *g, struct ds_error *err);

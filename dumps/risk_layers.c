@@ -15,7 +15,8 @@
 struct layers {
     const struct ds_header *h;
     const struct ds_trial_data *ref;
-    double **rms; /* [n_layers + 1] of the rows that count */
+    int32_t *prompts; /* [n_prompts] the first one with the same tokens */
+    double **rms;     /* [n_layers + 1] of the rows that count */
     size_t *n, *cap;
     struct ds_risk_layer *layer; /* [n_layers + 1] */
 };
@@ -62,6 +63,7 @@ static int take_pair(struct layers *w, int32_t at, const struct ds_drift *d,
     if (moved > 0 && (l->rows == 0 || needed < l->needed)) {
         l->needed = needed;
         l->request = a->request;
+        l->prompt = w->prompts[(size_t)a->request % w->h->n_prompts];
         l->step = a->step;
     }
     l->rows += moved > 0;
@@ -153,6 +155,11 @@ static int list_rows(struct layers *w, struct serving_rows *x, struct ds_error *
     return 0;
 }
 
+static int32_t prompt_of(const struct layers *w, const struct ds_row *row)
+{
+    return w->prompts[(size_t)row->request % w->h->n_prompts];
+}
+
 /* The first row that a drift was held against: of the same prompt, at the same position. */
 static const struct ds_row *partner_of(const struct layers *w, const struct serving_rows *x,
                                        const struct ds_drift *d)
@@ -171,7 +178,7 @@ static const struct ds_row *partner_of(const struct layers *w, const struct serv
          low++) {
         const struct ds_row *row = &w->ref->rows[x->list[low].row];
         if (row->position == own->position && row->request != own->request &&
-            (size_t)row->request % w->h->n_prompts == (size_t)own->request % w->h->n_prompts)
+            prompt_of(w, row) == prompt_of(w, own))
             return row;
     }
     return NULL;
@@ -248,6 +255,8 @@ int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *tr
                        .layer = ds_calloc(n, sizeof *w.layer, "layers", err)};
     g->layers = ds_calloc(n, sizeof *g->layers, "layers", err);
     int rc = w.rms && w.n && w.cap && w.layer && g->layers ? 0 : -1;
+    if (rc == 0)
+        rc = ds_storm_prompts(h, &w.prompts, err);
     if (rc == 0 && serving)
         rc = take_serving(&w, g->arm, err);
     for (uint32_t a = g->arm + 1; !serving && a < h->n_arms && rc == 0; a++) {
@@ -267,5 +276,6 @@ int risk_layers(const struct ds_header *h, const struct ds_trial_data *const *tr
     free(w.n);
     free(w.cap);
     free(w.layer);
+    free(w.prompts);
     return rc;
 }

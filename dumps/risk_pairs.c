@@ -99,6 +99,9 @@ static int pair_scored(const struct ds_header *h, const struct ds_trial_data *re
 {
     size_t *begin[2] = {NULL, NULL};
     const struct ds_step **steps[2] = {NULL, NULL};
+    int32_t *prompts;
+    if (ds_storm_prompts(h, &prompts, err) != 0)
+        return -1;
     int rc = ds_storm_steps(ref, n_requests, &begin[0], &steps[0], err);
     if (rc == 0)
         rc = ds_storm_steps(own, n_requests, &begin[1], &steps[1], err);
@@ -106,12 +109,13 @@ static int pair_scored(const struct ds_header *h, const struct ds_trial_data *re
         const size_t a = begin[0][r + 1] - begin[0][r], b = begin[1][r + 1] - begin[1][r];
         for (size_t k = 0; k < a && k < b && rc == 0; k++)
             rc = add(out, steps[0][begin[0][r] + k], steps[1][begin[1][r] + k],
-                     (int32_t)(r % h->n_prompts), err);
+                     prompts[r % h->n_prompts], err);
     }
     for (int i = 0; i < 2; i++) {
         free(begin[i]);
         free(steps[i]);
     }
+    free(prompts);
     return rc;
 }
 

@@ -237,39 +237,43 @@ static int by_digest(const void *pa, const void *pb)
     return a->prompt - b->prompt;
 }
 
-static int by_prompt(const void *pa, const void *pb)
+int ds_storm_prompts(const struct ds_header *h, int32_t **first, struct ds_error *err)
 {
-    const struct same_prompt *a = pa, *b = pb;
-    return a->prompt - b->prompt;
-}
-
-/* Prompts with the same tokens are one, however often they were given. */
-static int name_prompts(struct storm_work *w, struct ds_error *err)
-{
-    const size_t n = w->h->n_prompts;
+    const size_t n = h->n_prompts;
     struct same_prompt *all = ds_calloc(n, sizeof *all, "prompts", err);
-    if (!all)
-        return -1;
-    for (size_t i = 0; i < n; i++) {
-        const struct ds_prompt *p = &w->h->prompts[i];
+    *first = all ? ds_calloc(n, sizeof **first, "prompts", err) : NULL;
+    for (size_t i = 0; *first && i < n; i++) {
+        const struct ds_prompt *p = &h->prompts[i];
         all[i] = (struct same_prompt){.digest = ds_hash(p->tokens, p->n_tokens * sizeof *p->tokens),
                                       .prompt = (int32_t)i};
     }
-    qsort(all, n, sizeof *all, by_digest);
-    for (size_t i = 0; i < n; i++)
+    if (*first && n > 0)
+        qsort(all, n, sizeof *all, by_digest);
+    for (size_t i = 0; *first && i < n; i++) {
         all[i].first = i && all[i].digest == all[i - 1].digest ? all[i - 1].first : all[i].prompt;
-    qsort(all, n, sizeof *all, by_prompt);
-    for (size_t r = 0; r < w->s->n_requests; r++)
-        w->s->requests[r] = (struct ds_storm_request){
-            .prompt = all[r % n].first, .reference = -1, .parted = -1, .next = -1};
-    for (size_t i = 0; i < n; i++)
-        all[i].prompt = -1; /* from here on: the request of it that was met last, from behind */
-    for (size_t r = w->s->n_requests; r-- > 0;) {
-        struct same_prompt *x = &all[w->s->requests[r].prompt];
-        w->s->requests[r].next = x->prompt;
-        x->prompt = (int32_t)r;
+        (*first)[all[i].prompt] = all[i].first;
     }
     free(all);
+    return *first ? 0 : -1;
+}
+
+static int name_prompts(struct storm_work *w, struct ds_error *err)
+{
+    const size_t n = w->h->n_prompts;
+    int32_t *first;
+    if (ds_storm_prompts(w->h, &first, err) != 0)
+        return -1;
+    for (size_t r = 0; r < w->s->n_requests; r++)
+        w->s->requests[r] = (struct ds_storm_request){
+            .prompt = first[r % n], .reference = -1, .parted = -1, .next = -1};
+    for (size_t i = 0; i < n; i++)
+        first[i] = -1; /* from here on: the request of it that was met last, from behind */
+    for (size_t r = w->s->n_requests; r-- > 0;) {
+        int32_t *x = &first[w->s->requests[r].prompt];
+        w->s->requests[r].next = *x;
+        *x = (int32_t)r;
+    }
+    free(first);
     return 0;
 }
 

@@ -31,7 +31,7 @@ struct ds_storm_place {
 
 struct ds_storm_request {
     int32_t prompt, reference;
-    int32_t next; /* request of that prompt; -1: it is the last one */
+    int32_t next;        /* request of that prompt; -1: it is the last one */
     uint32_t completion; /* in ds_storm.completions */
     int drifts;          /* `place` is where first */
     struct ds_storm_place place;
@@ -62,6 +62,10 @@ struct ds_storm {
     struct ds_flips forecast;
 };
 void ds_storm_free(struct ds_storm *s);
+
+/* Prompts with the same tokens are one, however often they were given: of each of the header the first that has its tokens.
+ * [n_prompts], malloc'ed; request r of a serving run has prompt first[r % n_prompts]. */
+int ds_storm_prompts(const struct ds_header *h, int32_t **first, struct ds_error *err);
 
 /* hits: ascending by call. -1 also for trial data that is no serving run's. */
 int ds_storm_make(const struct ds_header *h, const struct ds_trial_data *t, size_t n_requests,

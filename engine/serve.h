@@ -121,7 +121,7 @@ struct ds_serve_run { /* set up by the caller, borrowed, unchanged */
     int32_t n_prompts;
     uint64_t f32_at;           /* stages that are not rounded to the dtype, as DS_STAGE_BITs */
     int resid_only;            /* digest resid_ffn and what follows the layers only */
-    struct ds_sampler sampler; /* requests of one prompt (of the header) draw alike */
+    struct ds_sampler sampler; /* requests whose prompts (of the header) are equal draw alike */
     const int32_t *scored;     /* [n_requests], or NULL */
     /* Where the rows from which tokens are chosen are kept, at the ends of layers, of the arms that it is for: of another
      * trial they are compared with those of arm *against, so that sizes are known. NULL: neither. */

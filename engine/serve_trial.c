@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "dumps/storm.h"
 #include "engine/forward.h"
 #include "engine/site_map.h"
 #include "engine/trial.h"
@@ -25,6 +26,8 @@ struct serving {
     int32_t *tokens;   /* [n_requests][room] prompt and what was chosen */
     int32_t *known;    /* [n_requests] */
     int32_t *computed; /* [n_requests][room] how often a position was */
+    int32_t *
+        streams; /* [header->n_prompts] the first prompt with the same tokens: equal ones draw alike */
     size_t room;
     struct ds_batch_seq *seqs; /* [slots] */
     struct ds_batch_row *rows; /* [max_rows] */
@@ -42,6 +45,7 @@ static void stop(struct serving *s)
     free(s->tokens);
     free(s->known);
     free(s->computed);
+    free(s->streams);
     free(s->seqs);
     free(s->rows);
 }
@@ -56,7 +60,8 @@ static int start_memory(struct serving *s, struct ds_error *err)
     s->computed = ds_calloc(n * s->room, sizeof *s->computed, "rows", err);
     s->seqs = ds_calloc((size_t)p->slots, sizeof *s->seqs, "slots", err);
     s->rows = ds_calloc((size_t)p->max_rows, sizeof *s->rows, "call rows", err);
-    if (!s->tokens || !s->known || !s->computed || !s->seqs || !s->rows)
+    if (!s->tokens || !s->known || !s->computed || !s->seqs || !s->rows ||
+        ds_storm_prompts(s->run->header, &s->streams, err) != 0)
         return -1;
     for (size_t r = 0; r < n; r++) {
         const struct ds_serve_prompt *q = &s->run->prompts[r % (size_t)s->run->n_prompts];
@@ -170,13 +175,14 @@ static int fill_seq(struct serving *s, const struct ds_serve_piece *p, struct ds
                                         .occurrence = s->computed[at + (size_t)i]++,
                                         .step = position < prompt ? 0 : position - prompt + 1};
     }
-    *seq = (struct ds_batch_seq){.request = p->slot,
-                                 .tokens = s->tokens + at,
-                                 .n_tokens = p->n_tokens,
-                                 .record = 1,
-                                 .logits_from = p->chooses ? first : p->n_tokens,
-                                 .stream = p->request % (int32_t)s->run->header->n_prompts,
-                                 .rows = rows};
+    *seq =
+        (struct ds_batch_seq){.request = p->slot,
+                              .tokens = s->tokens + at,
+                              .n_tokens = p->n_tokens,
+                              .record = 1,
+                              .logits_from = p->chooses ? first : p->n_tokens,
+                              .stream = s->streams[p->request % (int32_t)s->run->header->n_prompts],
+                              .rows = rows};
     return p->n_tokens == 1 && p->cached >= prompt;
 }
 

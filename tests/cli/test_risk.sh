@@ -59,6 +59,35 @@ PY
     expect 1
 }
 
+# Lines of a file repeat their prompts in any order: the same storm told otherwise is foretold alike, and foretells the other.
+test_prompts_that_are_given_again() {
+    # shellcheck disable=SC2086
+    ds $storm --tokens 5,9,1,44,23 --tokens 60,31,11,12 --requests 12 -n 6 --compare split -o "$dir/a.h5"
+    cp "$dir/out" "$dir/one"
+    # shellcheck disable=SC2086
+    ds $storm --tokens 5,9,1,44,23 --tokens 60,31,11,12 --tokens 5,9,1,44,23 --tokens 60,31,11,12 --requests 12 -n 6 --compare split -o "$dir/b.h5"
+    grep -E '^expected|requests of|^storm: ' "$dir/one" >"$dir/want"
+    [ "$(wc -l <"$dir/want")" -eq 3 ] # it drifts, else nothing is compared here
+    grep -E '^expected|requests of|^storm: ' "$dir/out" >"$dir/is"
+    same_files "$dir/want" "$dir/is"
+    ds risk "$dir/a.h5"
+    cp "$dir/out" "$dir/one"
+    has "$dir/one" ", 2 prompts"
+    has "$dir/one" "by layer      split: relative drift"
+    ds risk "$dir/b.h5"
+    same_files "$dir/one" "$dir/out"
+    ds risk "$dir/a.h5" "$dir/b.h5"
+    has "$dir/out" "foretold      "
+    ds risk "$dir/b.h5" "$dir/a.h5"
+    has "$dir/out" "foretold      "
+    # In another order they are the same prompts, but other numbers.
+    # shellcheck disable=SC2086
+    ds $storm --tokens 60,31,11,12 --tokens 5,9,1,44,23 --requests 12 -n 6 --compare split -o "$dir/c.h5"
+    ds risk "$dir/a.h5" "$dir/c.h5"
+    expect 2
+    has "$dir/err" "a serving run foretells one of the same prompts"
+}
+
 test_what_to_pin_first_is_measured() {
     # shellcheck disable=SC2086
     ds $storm --tokens 5,9,1,44,23,8,2 --tokens 60,31,11,12,13 --requests 18 -n 10 --compare split --pin-each -o "$dir/a.h5" -q

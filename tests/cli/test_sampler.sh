@@ -94,6 +94,22 @@ test_storms_draw_alike_and_replay() {
     has "$dir/out" "first other bits: logits_processed process/pinned"
 }
 
+# A prompt that is given twice is one prompt: its requests draw alike, as those of one given once do.
+test_equal_prompts_draw_alike_however_often_given() {
+    set -- -m "$tiny" --threads 1 --requests 6 -n 8 --rate 0.7 --max-batch 4 $draws --compare pinned
+    ds storm "$@" --tokens 5,9,1,44 -o "$dir/a.h5"
+    expect 0
+    ds storm "$@" --tokens 5,9,1,44 --tokens 5,9,1,44 --tokens 5,9,1,44 -o "$dir/b.h5"
+    expect 0
+    has "$dir/out" "6 requests of 1 prompt, "
+    has "$dir/out" "storm: same: 1 prompt had 1 completion with pinned"
+    for r in 0 1 5; do
+        tokens "$dir/a.h5" $r >"$dir/a"
+        tokens "$dir/b.h5" $r >"$dir/b"
+        same_files "$dir/a" "$dir/b"
+    done
+}
+
 # Tokens so far are those of the request, not of whoever has its number as a slot: a penalty in a storm whose requests
 # outnumber the slots by far.
 test_a_penalty_knows_its_request() {

@@ -237,7 +237,7 @@ END
     set -- $small -n 4 --compare pinned --max-batch 2
     ds storm "$@" --requests-from "$dir/requests.jsonl" -o "$dir/a.h5"
     expect 0
-    has "$dir/out" "3 requests of 3 prompts, 4 tokens each"
+    has "$dir/out" "3 requests of 2 prompts, 4 tokens each"
     has "$dir/out" "storm: same: 2 prompts had "
     has "$dir/err" '"max_tokens" of the requests is not taken'
     ds storm "$@" --tokens 5,9,1,44,23 --tokens 60,31,11 --tokens 5,9,1,44,23 --requests 3 -o "$dir/b.h5"
@@ -246,7 +246,7 @@ END
     expect 0
     ds storm "$@" --requests-from "$dir/requests.jsonl" --requests 7 --force -o "$dir/b.h5"
     expect 0
-    has "$dir/out" "7 requests of 3 prompts"
+    has "$dir/out" "7 requests of 2 prompts"
     ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2 --export-schedule "$dir/steps.jsonl"
     expect 0
     ds storm $small --compare pinned --requests-from "$dir/requests.jsonl" --schedule "$dir/steps.jsonl" -o "$dir/c.h5"
@@ -303,9 +303,34 @@ test_a_schedule_from_a_file() {
 END
     ds storm $small --tokens 3,4,5,6 --schedule "$dir/s.jsonl" -o "$dir/a.h5" --compare pinned
     expect 0
-    has "$dir/out" "2 requests of 1 prompt, 2 tokens each: 3 steps of 4 rows at most"
+    has "$dir/out" "2 requests of 1 prompt, up to 2 tokens each: 3 steps of 4 rows at most"
     ds replay "$dir/a.h5" -m random:llama,layers=1,hidden=32,ffn=48,vocab=64,seed=2
     expect 0
+}
+
+# A schedule need not run every request up to its last, nor all of a prompt: what did not run is not counted.
+test_what_a_schedule_does_not_run_is_not_counted() {
+    echo '{"batch": [{"request": 9, "new": 4, "cached": 0}, {"request": 3, "new": 4, "cached": 0}]}' >"$dir/s.jsonl"
+    set -- $small --tokens 3,4,5,6 --tokens 3,4,5,6 --compare pinned,split --force -o "$dir/a.h5"
+    ds storm "$@" --schedule "$dir/s.jsonl"
+    expect 0
+    has "$dir/out" "2 requests of 1 prompt, up to 1 token each: 1 step of 8 rows at most"
+    has "$dir/out" "storm: same: 1 prompt had 1 completion"
+    ds storm "$@" --schedule "$dir/s.jsonl" --json
+    has "$dir/out" '"requests_run": 2'
+    has "$dir/out" '"prompts_distinct": 1'
+    ds report "$dir/a.h5" -o "$dir/a.html"
+    has "$dir/a.html" "2 requests of 1 prompt, "
+    echo '{"batch": [{"request": 0, "new": 2, "cached": 0}, {"request": 1, "new": 2, "cached": 0}]}' >"$dir/s.jsonl"
+    ds storm "$@" --schedule "$dir/s.jsonl"
+    expect 0
+    hasnt "$dir/out" "one completion"
+    hasnt "$dir/out" "prompt in common"
+    has "$dir/out" "storm: recorded: 0 prompts had 0 completions with pinned, 0 completions with split; no request chose a token"
+    ds report "$dir/a.h5" -o "$dir/a.html"
+    has "$dir/a.html" "; no request chose a token"
+    ds storm $small --tokens 3,4 --tokens 5,6 --tokens 7,8 --requests 2 -n 1 --compare pinned -o "$dir/b.h5"
+    has "$dir/out" "2 requests of 2 prompts"
 }
 
 # Two requests of which the second one hits the first's prefix, is preempted and resumed.
@@ -327,7 +352,7 @@ END
     cp "$dir/out" "$dir/steps.jsonl"
     ds storm $small $(sed 's/^/--tokens /' "$dir/ids") --schedule "$dir/steps.jsonl" --compare pinned -o "$dir/a.h5"
     expect 0
-    has "$dir/out" "2 requests of 2 prompts, 2 tokens each: 3 steps of 4 rows at most"
+    has "$dir/out" "2 requests of 2 prompts, up to 2 tokens each: 3 steps of 4 rows at most"
     sed 's/scheduled_spec_decode_tokens={}/scheduled_spec_decode_tokens={1: [2]}/' "$dir/log" >"$dir/drafts"
     run python3 tests/tools/schedule_from_vllm.py "$dir/drafts"
     expect 1

@@ -374,7 +374,22 @@ static void weigh(const char *const *kernels, const double *moved, const uint32_
     struct ds_arm arms[EXCHANGED];
     struct ds_risk_group groups[EXCHANGED] = {{0}};
     struct ds_risk_choice choices[EXCHANGED][GAIN_PROMPTS];
-    struct ds_header h = {.factors = factors, .n_factors = 1, .arms = arms, .n_arms = EXCHANGED};
+    /* Behind the prompts the first of them again: it is the same one. */
+    int32_t tokens[GAIN_PROMPTS + 1];
+    struct ds_prompt prompts[GAIN_PROMPTS + 1];
+    struct ds_text options[] = {{"serve_requests", "100"}};
+    struct ds_header h = {.factors = factors,
+                          .n_factors = 1,
+                          .arms = arms,
+                          .n_arms = EXCHANGED,
+                          .prompts = prompts,
+                          .n_prompts = n_prompts + 1,
+                          .options = options,
+                          .n_options = 1};
+    for (size_t p = 0; p <= n_prompts; p++) {
+        tokens[p] = p == n_prompts ? 0 : (int32_t)p;
+        prompts[p] = (struct ds_prompt){.tokens = &tokens[p], .n_tokens = 1};
+    }
     struct ds_risk r = {.groups = groups, .n_groups = EXCHANGED, .n_prompts = n_prompts};
     struct ds_error err;
     memset(choices, 0, sizeof choices);
@@ -388,8 +403,8 @@ static void weigh(const char *const *kernels, const double *moved, const uint32_
         groups[k].flips.drift_most = moved[k];
         for (size_t p = 0; p < n_prompts; p++) {
             const uint32_t own = (int)p < n[k] ? seen[k] : 0;
-            choices[k][p] =
-                (struct ds_risk_choice){.prompt = (int32_t)p, .pairs = 100, .seen = own};
+            choices[k][p] = (struct ds_risk_choice){
+                .prompt = (int32_t)(p ? p : n_prompts), .pairs = 100, .seen = own};
             groups[k].flips.choices += 100;
             groups[k].flips.seen += own;
         }
