@@ -13,6 +13,20 @@
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
+static void waiting(void *ctx)
+{
+    struct sweep_state *st = ctx;
+    char place[320], text[480];
+    if (!ds_stalled(&st->stall, st->place, ds_seconds(CLOCK_MONOTONIC)) || !st->s->note)
+        return;
+    ds_place_text(st->place, &st->settings[st->arm].kernels, st->s->header->n_layers, place,
+                  sizeof place);
+    snprintf(text, sizeof text,
+             "arm %u: no progress for %d s%s; --trial-timeout N ends a trial after N seconds",
+             st->arm, DS_STALL_SECONDS, place);
+    st->s->note(st->s->ctx, text);
+}
+
 /* Makes the running worker fit (arm, repeat): same BLAS core, same storage format, same process. */
 static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, struct ds_error *err)
 {
@@ -33,6 +47,8 @@ static int fit_worker(struct sweep_state *st, uint32_t arm, uint32_t repeat, str
     c.sites = st->format[set->dtype].sites;
     memcpy(st->key, key, sizeof key);
     st->worker.time_limit = st->s->options.trial_timeout;
+    st->worker.waiting = waiting;
+    st->worker.waiting_ctx = st;
     return ds_worker_start(&st->worker, &c, ++st->workers, err);
 }
 
@@ -70,6 +86,8 @@ static int run_trial(struct sweep_state *st, const struct ds_trial *want, struct
         order.n_refs = 1;
     }
     st->place->doing = DS_DOING_NOTHING;
+    st->stall = (struct ds_stall){0};
+    st->arm = arm;
     int rc = ds_worker_trial(&st->worker, &order, st->forced, st->s->stop, out, err);
     if (rc == DS_WORKER_FAILED || rc == DS_WORKER_DIED)
         snprintf(st->died, sizeof st->died, "%s", err->msg);

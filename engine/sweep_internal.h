@@ -6,6 +6,7 @@
 #include "dumps/verdict.h"
 #include "engine/failure.h"
 #include "engine/load.h"
+#include "engine/stall.h"
 #include "engine/sweep.h"
 #include "engine/worker.h"
 
@@ -37,6 +38,8 @@ struct sweep_state {
     struct format format[DS_DTYPE_COUNT];
     struct ds_worker worker;
     struct ds_place *place;                         /* of the running worker, shared with it */
+    struct ds_stall stall;                          /* whether it moves on */
+    uint32_t arm;                                   /* that it is at */
     char key[96];                                   /* what the running worker was made for */
     char died[sizeof(((struct ds_error *)0)->msg)]; /* what the last lost trial said */
     int32_t workers;

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,6 +61,22 @@ int ds_thread_times_moved(const struct ds_thread_times *before, const struct ds_
     return n;
 }
 
+/* Whether it would go on if it had a CPU: on a machine with other work a thread that spins may get none for longer
+ * than it is looked at. Source: the state in /proc/self/task/TID/stat, behind the name in brackets. */
+static int is_runnable(long tid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", tid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    const size_t n = fread(line, 1, sizeof line - 1, f);
+    fclose(f);
+    line[n] = '\0';
+    const char *state = strrchr(line, ')');
+    return state && state[1] == ' ' && state[2] == 'R';
+}
+
 void ds_thread_times_settle(void)
 {
     enum { ROUNDS = 50 };
@@ -73,7 +90,8 @@ void ds_thread_times_settle(void)
         ds_thread_times_read(&times[k % 2]);
         for (int i = 0; i < times[k % 2].n; i++)
             busy |= times[k % 2].t[i].tid != self &&
-                    moved(&times[(k + 1) % 2], &times[k % 2], i) > 100000;
+                    (moved(&times[(k + 1) % 2], &times[k % 2], i) > 100000 ||
+                     is_runnable(times[k % 2].t[i].tid));
         if (!busy)
             return;
     }

@@ -31,8 +31,10 @@ struct limit {
     const volatile sig_atomic_t *stop; /* becomes non-zero */
     double time;                       /* on the monotonic clock; 0 = none */
     pid_t worker;                      /* has ended; what it left behind may hold the socket */
+    void (*waiting)(void *ctx);        /* called while nothing comes */
+    void *ctx;
 };
-static const struct limit NEVER = {NULL, 0.0, 0};
+static const struct limit NEVER = {NULL, 0.0, 0, NULL, NULL};
 enum { STOPPED = 1, TOO_LATE = 2, UNUSABLE = 3 };
 
 /* Writes or reads all n bytes. 0, -1 on error or end of file, STOPPED or TOO_LATE. */
@@ -51,6 +53,8 @@ static int transfer(int fd, void *data, size_t n, int writing, struct limit limi
         int ready = poll(&pfd, 1, patience);
         if (ready == 0 && limit.worker && ds_child_ended(limit.worker) && poll(&pfd, 1, 0) == 0)
             return -1;
+        if (ready == 0 && limit.waiting)
+            limit.waiting(limit.ctx);
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;
         ssize_t got = writing ? send(fd, p, n, MSG_NOSIGNAL) : recv(fd, p, n, 0);
@@ -242,8 +246,9 @@ int ds_worker_trial(struct ds_worker *w, const struct ds_trial_order *order, con
 {
     struct ds_trial_order o = *order;
     struct answer a = {0};
-    struct limit limit = {
-        stop, w->time_limit > 0 ? ds_seconds(CLOCK_MONOTONIC) + w->time_limit : 0.0, w->pid};
+    struct limit limit = {stop,
+                          w->time_limit > 0 ? ds_seconds(CLOCK_MONOTONIC) + w->time_limit : 0.0,
+                          w->pid, w->waiting, w->waiting_ctx};
     char *body = NULL;
     int rc = transfer(w->fd, &o, sizeof o, 1, limit);
     if (rc == 0 && o.n_forced > 0) {

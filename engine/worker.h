@@ -14,6 +14,9 @@ struct ds_worker {
     int32_t number;
     double time_limit; /* of one trial, in seconds; 0 = none */
     int late;          /* its last trial was ended because of that */
+    /* Called a few times a second while a trial is awaited; NULL: never. */
+    void (*waiting)(void *ctx);
+    void *waiting_ctx;
 };
 
 /* What a worker needs; all of it is inherited by the fork. */

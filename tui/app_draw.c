@@ -303,6 +303,31 @@ static void load(struct tui_app *a)
         snprintf(a->why, sizeof a->why, "nothing to show");
 }
 
+/* Head lines that do not fit go on in a further line, as long as there are some to spare: the first first. Drawn, or
+ * only counted. */
+static int put_heads(struct tui_app *a, const struct tui_view *v, struct tui_rect r, int most,
+                     int drawn)
+{
+    int y = 0;
+    for (int i = 0; i < v->n_head; i++) {
+        const char *text = v->head[i], *p = text;
+        for (int part = 0; y < most && (!part || *p); part++, y++) {
+            int indent = part ? (int)strspn(text, " ") + 2 : 0, last = y + v->n_head - i >= most;
+            size_t n = last ? strlen(p) : tui_text_break(p, r.w - indent, a->ascii);
+            if (drawn)
+                tui_putf(&a->canvas, r.y + y, r.x + indent, r.w - indent, v->head_role[i], 0,
+                         "%.*s", (int)n, p);
+            p += n;
+        }
+    }
+    return y;
+}
+
+static int spare_lines(int lines)
+{
+    return lines < 20 ? 0 : lines < 30 ? 2 : 4;
+}
+
 static void draw_view(struct tui_app *a)
 {
     struct tui_view *v = tui_app_view(a);
@@ -313,8 +338,7 @@ static void draw_view(struct tui_app *a)
         draw_text(a, r, a->state == TUI_WAITING ? TUI_DIM : TUI_PLAIN, a->why);
         return;
     }
-    for (int i = 0; i < l->head.h && i < v->n_head; i++)
-        tui_put(c, l->head.y + i, l->head.x, l->head.w, v->head_role[i], 0, v->head[i]);
+    put_heads(a, v, l->head, l->head.h, 1);
     tui_table_draw(&v->table, c, l->table);
     if (!l->panel.h || !v->ops->panel)
         return;
@@ -360,6 +384,9 @@ int tui_app_draw(struct tui_app *a, struct ds_error *err)
     a->drawn = 1;
     if (a->state == TUI_READY && v->ops->want)
         v->ops->want(v, &a->context, &want);
+    if (want.head_lines >= v->n_head) /* else it has less room than its lines anyway */
+        want.head_lines = put_heads(a, v, (struct tui_rect){0, 0, 0, a->columns},
+                                    v->n_head + spare_lines(a->lines), 0);
     tui_layout(a->lines, a->columns, &want, &a->layout);
     if (a->layout.too_small) {
         draw_too_small(a);

@@ -73,8 +73,9 @@ struct tui_table {
     uint8_t *marked; /* [source.n_rows] */
     size_t n_marked;
     /* [n_columns], as drawn last: as wide as the widest cell seen, so that scrolling does not make columns jump;
-     * other columns begin anew. */
+     * other columns begin anew, and so does another width of the table, for which a source may write cells otherwise. */
     int *widths;
+    int seen_w; /* the table's width that they were seen at */
     /* Asked once every few thousand rows by search, filter, sort and jump over many rows: not 0 ends them, and
      * they leave everything as it was, `stopped` set. NULL: never. */
     int (*stop)(void *ctx);

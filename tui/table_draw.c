@@ -135,11 +135,16 @@ static int gap_of(const struct drawing *d, size_t column)
     return d->t->widths[column] > 0;
 }
 
-static void measure(struct drawing *d)
+static void measure(struct drawing *d, int w)
 {
     const struct tui_source *s = d->s;
     char name[512];
 
+    if (d->t->seen_w != w) {
+        memset(d->t->widths, 0, s->n_columns * sizeof *d->t->widths);
+        d->t->text_width = 0;
+    }
+    d->t->seen_w = w;
     for (size_t i = 0; i < s->n_columns && d->heading_y >= 0; i++) {
         heading_text(d, d->heading, i, name, sizeof name);
         widen(d, i, name);
@@ -438,8 +443,8 @@ static void put_bar(const struct drawing *d)
 static void put_nothing(struct drawing *d)
 {
     if (d->t->filter[0])
-        tui_putf(d->c, d->rows.y, d->rows.x, d->rows.w, TUI_DIM, 0, "no row fits the filter %s",
-                 d->t->filter);
+        tui_putf(d->c, d->rows.y, d->rows.x, d->rows.w, TUI_DIM, 0,
+                 "no row fits the filter %s; :filter shows all", d->t->filter);
     else
         tui_put(d->c, d->rows.y, d->rows.x, d->rows.w, TUI_DIM, 0, "no rows");
 }
@@ -462,7 +467,7 @@ void tui_table_draw(struct tui_table *t, struct tui_canvas *c, struct tui_rect r
     if (t->search[0] && tui_terms_parse(t->search, 0, &d.search, NULL))
         d.search.n = 0;
     place_rows(&d, r);
-    measure(&d);
+    measure(&d, r.w);
     place_columns(&d);
     pan(&d);
     put_heading_line(&d);

@@ -127,9 +127,35 @@ static void free_own(struct tui_view *v)
     v->own = NULL;
 }
 
+static void want(const struct tui_view *v, const struct tui_context *c, struct tui_want *out)
+{
+    (void)v;
+    *out = (struct tui_want){.panel_lines = c->lines >= 18 && c->columns < 130 ? 3 : 0};
+}
+
+/* The whole text of the line under the cursor: on 80 columns the table cuts the longer ones. */
+static void panel(struct tui_view *v, const struct tui_context *c, struct tui_canvas *canvas,
+                  struct tui_rect r)
+{
+    size_t row = tui_table_row(&v->table);
+    struct tui_value key = {0}, of = {0}, text = {0};
+    struct tui_page p = {canvas, r, 0};
+
+    (void)c;
+    if (row == SIZE_MAX || kind(v->own, row) != TUI_ROW)
+        return;
+    cell(v->own, row, 0, &key);
+    cell(v->own, row, 1, &of);
+    cell(v->own, row, 2, &text);
+    tui_page_line(&p, TUI_HEAD, "%s%s%s", key.text, of.text[0] ? "  " : "", of.text);
+    tui_page_line(&p, TUI_PLAIN, "%s", text.text);
+}
+
 const struct tui_view_ops tui_view_help = {
     .name = "help",
     .hints = "search-prompt filter-prompt page-down page-up",
     .load = load,
+    .want = want,
+    .panel = panel,
     .free_own = free_own,
 };

@@ -402,7 +402,8 @@ int overview_head(struct tui_view *v, const struct overview_own *o, const struct
 {
     const struct tui_whole *w = c->whole;
     struct ds_buf sentence = {0}, model = {0}, validity = {0};
-    int at = 0, small = c->lines < 16, most = small ? 2 : 3;
+    int at = 0, small = c->lines < 16;
+    int most = c->lines < 14 || (small && c->columns >= 80) ? 2 : 3;
     if (tui_view_heads(v, 8) != 0)
         return -1;
     if (w->verdict) {

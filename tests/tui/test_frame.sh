@@ -388,6 +388,48 @@ END
 
 # The keys that the walk of docs/UI.md names lead somewhere, and writing its screens anew leaves its words alone.
 without_screens() { awk '/^<!-- screen: / { print; inside = 1; next } inside && (/^    / || $0 == "") { next } { inside = 0; print }' "$1"; }
+# What a screen shows is a matter of its size, not of the sizes before it; and a line above a table that the screen cuts
+# goes on below.
+test_sizes_before_leave_no_trace() {
+    record drift
+    for view in overview layers site tensor tokens runs environment help; do
+        tui C.UTF-8 200x60 "$records/drift.h5" <<END
+view $view
+save
+size 60x15
+save
+size 80x24
+save
+END
+        expect 0
+        mv "$dir/screen" "$dir/after"
+        tui C.UTF-8 80x24 "$records/drift.h5" <<END
+view $view
+save
+END
+        expect 0
+        same_files "$dir/screen" "$dir/after"
+    done
+}
+
+test_words_cut_by_the_screen_are_shown() {
+    record nan
+    tui C.UTF-8 80x24 "$records/nan.h5" <<'END'
+help
+keys /gives up<Enter>
+save
+END
+    expect 0
+    has "$dir/screen" 'back to where Enter was pressed; Esc firs›'
+    has "$dir/screen" 'back to where Enter was pressed; Esc first gives up what is being read'
+    tui C.UTF-8 80x24 "$records/nan.h5" <<'END'
+view tensor
+save
+END
+    expect 0
+    has "$dir/screen" '  abs Inf, NaN on a side'
+}
+
 test_walk_through_a_record() {
     record drift
     cp docs/UI.md "$dir/UI.md"

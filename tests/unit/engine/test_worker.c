@@ -1,9 +1,13 @@
-/* test_worker.c: what a worker sends is the trial that it was asked for, or nothing is believed of it. */
+/* test_worker.c: what a worker sends is the trial that it was asked for, or nothing is believed of it; and one that does
+ * not move on is heard of. */
 #include "tests/unit/testing.h"
 
+#include "engine/stall.h"
 #include "engine/worker.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* What the kernel at work wrote over. */
 enum { NOTHING, ARM, REPEAT, PASS, HEALED_TO };
@@ -50,9 +54,68 @@ static void test_an_answer_to_another_order_is_a_dead_worker(void **state)
         }
 }
 
+/* Ends when the parent has been heard of. */
+static int long_trial(void *ctx, const struct ds_trial_order *order, struct ds_trial_data *out,
+                      struct ds_error *err)
+{
+    const volatile int *heard = ctx;
+    for (int i = 0; !*heard && i < 100000; i++)
+        usleep(1000);
+    memset(out, 0, sizeof *out);
+    out->info = (struct ds_trial){.arm = order->arm, .repeat = order->repeat, .pass = order->pass};
+    return *heard ? 0 : ds_fail(err, "nobody waits");
+}
+
+static void hear(void *ctx)
+{
+    *(volatile int *)ctx = 1;
+}
+
+static void test_who_waits_is_asked_meanwhile(void **state)
+{
+    (void)state;
+    int *heard =
+        mmap(NULL, sizeof *heard, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(heard != MAP_FAILED);
+    struct ds_worker_context c = {.trial = long_trial, .ctx = heard};
+    struct ds_worker w = {.waiting = hear, .waiting_ctx = heard};
+    struct ds_error err = {{0}, {0}};
+    struct ds_trial_data t;
+    const struct ds_trial_order order = {.arm = 1, .pass = DS_PASS_NATURAL};
+    assert_ok(ds_worker_start(&w, &c, 1, &err), err);
+    assert_ok(ds_worker_trial(&w, &order, NULL, NULL, &t, &err), err);
+    ds_trial_data_free(&t);
+    ds_worker_stop(&w);
+    munmap(heard, sizeof *heard);
+}
+
+static void test_a_stall_is_told_once(void **state)
+{
+    (void)state;
+    struct ds_place at = {.doing = DS_DOING_LAUNCH, .stage = 1, .rows = 4};
+    struct ds_stall s = {0};
+    assert_int_equal(ds_stalled(&s, &at, 1000), 0);
+    assert_int_equal(ds_stalled(&s, &at, 1000 + DS_STALL_SECONDS - 0.5), 0);
+    at.stage = 2; /* it moves on */
+    assert_int_equal(ds_stalled(&s, &at, 1000 + DS_STALL_SECONDS + 1), 0);
+    assert_int_equal(ds_stalled(&s, &at, 1000 + 2 * DS_STALL_SECONDS), 0);
+    assert_int_equal(ds_stalled(&s, &at, 1001 + 2 * DS_STALL_SECONDS), 1);
+    assert_int_equal(ds_stalled(&s, &at, 1100 + 2 * DS_STALL_SECONDS), 0);
+    at.stage = 3;
+    assert_int_equal(ds_stalled(&s, &at, 2000), 0);
+    assert_int_equal(ds_stalled(&s, &at, 3000), 0); /* told already in this trial */
+    /* No kernel is at work: weights are read, another process is waited for. */
+    s = (struct ds_stall){0};
+    at.doing = DS_DOING_NOTHING;
+    assert_int_equal(ds_stalled(&s, &at, 0), 0);
+    assert_int_equal(ds_stalled(&s, &at, 4000), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_waits_is_asked_meanwhile),
+        cmocka_unit_test(test_a_stall_is_told_once),
         cmocka_unit_test(test_an_answer_to_another_order_is_a_dead_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,8 +48,9 @@ static void test_pictures(void **state)
                  ">L1 o_proj       0       - m›█\n");
     assert_drawn(&t, 1, 30, 1, ">L1 o_proj       0       - m>^\n");
     assert_int_equal(tui_table_filter(&t, "nowhere", NULL), 0);
-    assert_drawn(&t, 3, 40, 1,
-                 " site        rowsv max ULP kernel      >\n no row fits the filter nowhere\n\n");
+    assert_drawn(&t, 3, 60, 1,
+                 " site rowsv max ULP kernel\n"
+                 " no row fits the filter nowhere; :filter shows all\n\n");
     tui_table_free(&t);
 }
 
