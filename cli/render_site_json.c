@@ -2,6 +2,8 @@
  * Judges nothing. */
 #include "cli/render_json.h"
 
+#include "dumps/census.h"
+
 #include <stdlib.h>
 
 static json_t *parts_json(const char *name, const struct ds_profile_part *parts, size_t n)
@@ -46,6 +48,56 @@ static int add_kernels(json_t *j, const struct ds_report_view *w, uint32_t site,
     return 0;
 }
 
+static json_t *rows_json(const struct ds_report_view *w, const struct ds_census_site *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; c->unstable && i < ds_analysis_rows(w->a); i++) {
+        const struct ds_census_row *x = &c->rows[i];
+        const struct ds_row_key *k = ds_analysis_row(w->a, i);
+        if (x->values < 2)
+            continue;
+        json_t *j = json_object();
+        json_object_set_new(j, "request", json_integer(k->request));
+        json_object_set_new(j, "position", json_integer(k->position));
+        json_object_set_new(j, "occurrence", json_integer(k->occurrence));
+        json_object_set_new(j, "trials", json_integer(x->trials));
+        json_object_set_new(j, "values", json_integer(x->values));
+        json_object_set_new(j, "modal", json_integer(x->modal));
+        json_object_set_new(j, "digest", ds_json_digest(x->digest));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+/* What the repeats of both arms gave there; of one arm, where they are held against each other. */
+static int add_repeats(json_t *j, const struct ds_report_view *w, uint32_t site,
+                       struct ds_error *err)
+{
+    const uint32_t arms[2] = {w->ref, w->arm};
+    json_t *list = json_array();
+    json_object_set_new(j, "repeats", list);
+    for (int i = w->arm == w->ref; i < 2; i++) {
+        struct ds_census_site c;
+        if (ds_analysis_trials(w->a, arms[i]) < 2)
+            continue;
+        if (ds_census_site(w->a, arms[i], site, &c, err) != 0)
+            return -1;
+        json_t *one = json_object();
+        json_object_set_new(one, "arm", json_integer(ds_report_own_arm(w->r, arms[i])));
+        if (w->r->diff)
+            json_object_set_new(one, "record", json_string(arms[i] % 2 ? "B" : "A"));
+        json_object_set_new(one, "trials", json_integer(c.trials));
+        json_object_set_new(one, "rows", json_integer(c.with));
+        json_object_set_new(one, "unstable_rows", json_integer(c.unstable));
+        json_object_set_new(one, "most_values", json_integer(c.most));
+        json_object_set_new(one, "least_modal", c.unstable ? json_integer(c.least) : json_null());
+        json_object_set_new(one, "unstable", rows_json(w, &c));
+        json_array_append_new(list, one);
+        ds_census_site_free(&c);
+    }
+    return 0;
+}
+
 int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                         struct ds_error *err)
 {
@@ -55,7 +107,7 @@ int ds_render_site_json(const struct ds_report_view *w, uint32_t site, struct ds
         return -1;
     ds_json_begin();
     json_t *j = json_object();
-    if (add_kernels(j, w, site, err) != 0) {
+    if (add_kernels(j, w, site, err) != 0 || add_repeats(j, w, site, err) != 0) {
         json_decref(j);
         ds_site_profile_free(&p);
         return -1;

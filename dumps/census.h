@@ -78,6 +78,25 @@ struct ds_census {
 };
 void ds_census_free(struct ds_census *c);
 
+/* One row of a site over an arm's trials. */
+struct ds_census_row {
+    uint32_t trials; /* that have it; 0: none, all else is zero */
+    uint32_t values; /* different digests */
+    uint32_t modal;  /* trials that gave the most frequent one */
+    uint64_t digest; /* which is this; of several as frequent the one that came first */
+};
+struct ds_census_site {
+    uint32_t trials;            /* of the arm; 0: there is no such arm or site */
+    struct ds_census_row *rows; /* [ds_analysis_rows] */
+    uint32_t with, unstable;    /* rows that some trial has; of those, with several digests */
+    uint32_t most;              /* different digests of one row, at most */
+    uint32_t least;             /* of an unstable row, trials at its mode, at least */
+};
+/* Digests as they were recorded, whatever a tolerance excuses. The caller frees *out. */
+int ds_census_site(const struct ds_analysis *a, uint32_t arm, uint32_t site,
+                   struct ds_census_site *out, struct ds_error *err);
+void ds_census_site_free(struct ds_census_site *c);
+
 /* 95 % interval of the proportion k / n after Wilson (1927): holds its level for small n and for k
  * = 0 or n. */
 void ds_wilson(double k, double n, double *low, double *high);

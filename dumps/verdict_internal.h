@@ -182,6 +182,9 @@ int analysis_build(struct ds_analysis *a, struct ds_error *err);
 void table_add_trial(const struct ds_source *s, struct arm_table *t, size_t i);
 /* Fills the table from its list of trials. */
 int fill_arm(struct ds_analysis *a, struct arm_table *t, struct ds_error *err);
+/* A trial's digests as they were recorded. */
+const uint64_t *recorded_of(const struct ds_analysis *a, size_t trial,
+                            const struct ds_trial_data *d);
 /* Of a cell that the arm has: the digest that its first trial recorded, whatever it was replaced by. 0: not known. */
 int recorded_digest(const struct ds_analysis *a, const struct arm_table *t, size_t cell,
                     uint64_t *digest);

@@ -209,9 +209,8 @@ static int map_rows(const struct ds_analysis *a, const struct ds_trial_data *t, 
     return 0;
 }
 
-/* A trial's digests as they were recorded. */
-static const uint64_t *recorded_of(const struct ds_analysis *a, size_t trial,
-                                   const struct ds_trial_data *d)
+const uint64_t *recorded_of(const struct ds_analysis *a, size_t trial,
+                            const struct ds_trial_data *d)
 {
     const uint64_t *const *all = a->options.recorded;
     return all && all[trial] ? all[trial] : d->digests;

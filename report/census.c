@@ -148,14 +148,19 @@ void ds_report_excluded(const struct ds_report *r, struct ds_buf *out)
                       c->arms_short == 1 ? " has" : "s have");
 }
 
+static void arm_name(const struct ds_report *r, uint32_t arm, char *text, size_t size)
+{
+    snprintf(text, size, "arm %u%s", ds_report_own_arm(r, arm),
+             !r->diff  ? ""
+             : arm % 2 ? " (B)"
+                       : " (A)");
+}
+
 static void add_arm(const struct ds_report *r, const struct ds_census_arm *c, uint32_t pairs,
                     struct ds_buf *out)
 {
     char name[32];
-    snprintf(name, sizeof name, "arm %u%s", ds_report_own_arm(r, c->arm),
-             !r->diff     ? ""
-             : c->arm % 2 ? " (B)"
-                          : " (A)");
+    arm_name(r, c->arm, name, sizeof name);
     ds_report_head(r, name, out);
     add_counts(r, c, out);
     add_first(c, out);
@@ -187,4 +192,71 @@ void ds_report_runs(const struct ds_report *r, struct ds_buf *out)
         add_arm(r, &c->arms[i], DS_CENSUS_PAIRS, out);
     if (c)
         add_thresholds(r, out);
+}
+
+/* ---- one site -------------------------------------------------------------------------------- */
+
+enum { ROWS_TOLD = 24 };
+
+void ds_report_census_row(const struct ds_census_row *r, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%u of %u trials gave ", r->modal, r->trials);
+    ds_report_digest(r->digest, out);
+    ds_buf_printf(out, ", %u different digest%s", r->values, ds_plural(r->values));
+}
+
+void ds_report_census_site(const struct ds_census_site *c, struct ds_buf *out)
+{
+    ds_buf_printf(out, "%u trials, ", c->trials);
+    if (c->unstable == 0) {
+        ds_buf_printf(out, "each of %u row%s has one digest", c->with, ds_plural(c->with));
+        return;
+    }
+    ds_buf_printf(out,
+                  "%u of %u row%s %s several digests, up to %u; at least %u of them gave a row's "
+                  "most frequent one",
+                  c->unstable, c->with, ds_plural(c->with), c->unstable == 1 ? "has" : "have",
+                  c->most, c->least);
+}
+
+static int add_site_repeats(const struct ds_report_view *w, uint32_t site, uint32_t arm, int always,
+                            struct ds_buf *out, struct ds_error *err)
+{
+    struct ds_census_site c;
+    char name[32];
+    size_t told = 0;
+    if (ds_census_site(w->a, arm, site, &c, err) != 0)
+        return -1;
+    const size_t most = w->all ? c.unstable : ROWS_TOLD;
+    if (c.with && (c.unstable || always)) {
+        arm_name(w->r, arm, name, sizeof name);
+        ds_buf_printf(out, "\nrepeats of %s: ", name);
+        ds_report_census_site(&c, out);
+        ds_buf_puts(out, "\n");
+    }
+    for (size_t i = 0; c.unstable && i < ds_analysis_rows(w->a) && told < most; i++) {
+        if (c.rows[i].values < 2)
+            continue;
+        ds_buf_puts(out, "    row ");
+        ds_report_row_key(ds_analysis_row(w->a, i), out);
+        ds_buf_puts(out, ": ");
+        ds_report_census_row(&c.rows[i], out);
+        ds_buf_puts(out, "\n");
+        told++;
+    }
+    if (c.unstable > told)
+        ds_buf_printf(out, "    and %zu more (--long lists all)\n", c.unstable - told);
+    ds_census_site_free(&c);
+    return 0;
+}
+
+int ds_report_site_repeats(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
+                           struct ds_error *err)
+{
+    const uint32_t arms[2] = {w->ref, w->arm};
+    for (int i = w->arm == w->ref; i < 2; i++)
+        if (ds_analysis_trials(w->a, arms[i]) > 1 &&
+            add_site_repeats(w, site, arms[i], w->arm == w->ref, out, err) != 0)
+            return -1;
+    return 0;
 }

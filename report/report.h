@@ -141,6 +141,9 @@ int ds_report_find_row(const struct ds_analysis *a, const char *what, const char
 int ds_report_steps(const struct ds_report_view *w, struct ds_buf *out, struct ds_error *err);
 /* Where and how much the site differs: the finding in a few lines, then a table each for heads, channels
  * and positions. Nothing when no row drifts. */
+/* What the repeats of each of the two arms gave at the site, where they disagree; of one arm also where not. */
+int ds_report_site_repeats(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
+                           struct ds_error *err);
 int ds_report_profile(const struct ds_report_view *w, uint32_t site, struct ds_buf *out,
                       struct ds_error *err);
 /* The grid of the pair with its heading. */
@@ -261,6 +264,12 @@ void ds_report_digest(uint64_t digest, struct ds_buf *out);
 
 /* "matmul/mine only in calls from 4 rows, not with 3 (threads 2)": where repeats disagree. */
 struct ds_census_threshold;
+struct ds_census_site;
+struct ds_census_row;
+/* "8 trials, 5 of 9 rows have several digests, up to 3; ..." and "5 of 8 trials gave 0123456789abcdef, 3 different
+ * digests". */
+void ds_report_census_site(const struct ds_census_site *c, struct ds_buf *out);
+void ds_report_census_row(const struct ds_census_row *r, struct ds_buf *out);
 void ds_report_threshold(const struct ds_census_threshold *t, struct ds_buf *out);
 /* Where an arm was lost: "layer 0 q_proj, matmul/mine, 7 rows". */
 void ds_report_failed_place(const struct ds_failed_arm *f, struct ds_buf *out);

@@ -262,7 +262,7 @@ int ds_report_site(const struct ds_report_view *w, uint32_t site, struct ds_buf 
     if (differ > shown)
         ds_buf_printf(out, "\nand %zu more row%s differ%s\n", differ - shown,
                       differ - shown == 1 ? "" : "s", differ - shown == 1 ? "s" : "");
-    if (ds_report_profile(w, site, out, err) != 0)
+    if (ds_report_site_repeats(w, site, out, err) != 0 || ds_report_profile(w, site, out, err) != 0)
         return -1;
     ds_buf_printf(out, "%s%zu of %zu row%s differ at this site", differ ? "\n" : "", differ, rows,
                   ds_plural(rows));

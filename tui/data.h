@@ -7,6 +7,7 @@
 #ifndef DS_TUI_DATA_H
 #define DS_TUI_DATA_H
 
+#include "dumps/census.h"
 #include "dumps/diff.h"
 #include "dumps/steps.h"
 #include "report/report.h"
@@ -115,6 +116,9 @@ struct tui_site {
                                                     NULL: not recorded */
     const struct tui_input *inputs;
     size_t n_inputs;
+    /* What repeats gave: of the reference and of the arm (of one arm alone: the second); trials 0: no such, or not
+     * read yet. */
+    struct ds_census_site repeats[2];
 };
 const struct tui_site *tui_data_site(struct tui_data *d, uint32_t arm, uint32_t ref, uint32_t site,
                                      const char **error);

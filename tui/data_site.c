@@ -334,6 +334,20 @@ int keep_finding(struct result *r, struct ds_finding *f, struct ds_error *err)
     return 0;
 }
 
+/* What repeats gave, where they disagree; of an arm alone also where not. Trials are read for it: only once all may
+ * be. */
+static int fill_repeats(const struct site_work *s, struct tui_site *site, struct ds_error *err)
+{
+    const uint32_t arms[2] = {s->w->ref, s->w->arm};
+    if (s->j->partial && !s->finish)
+        return 0;
+    for (int i = arms[0] == arms[1]; i < 2; i++)
+        if (ds_analysis_trials(s->j->analysis, arms[i]) > 1 &&
+            ds_census_site(s->j->analysis, arms[i], s->w->site, &site->repeats[i], err) != 0)
+            return -1;
+    return 0;
+}
+
 /* ---- the site -------------------------------------------------------------------------------- */
 
 static int copy_rows(struct site_work *s, struct tui_site *site, struct ds_error *err)
@@ -380,12 +394,14 @@ int make_site(struct judged *j, const struct want *w, int finish, struct result 
     rc = rc == 0 ? add_entries(&s, err) : rc;
     rc = rc == 0 ? add_from_dumps(&s, err) : rc;
     rc = rc == 0 ? fill_inputs(&s, site, err) : rc;
+    rc = rc == 0 ? fill_repeats(&s, site, err) : rc;
     rc = rc == 0 ? ds_analysis_site(j->analysis, w->arm, w->ref, w->site, &out->profile, err) : rc;
     rc = rc == 0 ? keep_finding(out, &out->profile.at, err) : rc;
     if (rc == 0)
         fill_launches(&s, out);
     free(s.labels);
-    out->bytes = s.n_rows * (sizeof *s.facts + sizeof *site->keys + 1 + s.n_arms * 4) +
+    out->bytes = s.n_rows * (sizeof *s.facts + sizeof *site->keys + 1 + s.n_arms * 4 +
+                             2 * sizeof *site->repeats[0].rows) +
                  (out->profile.n_heads + out->profile.n_channels + out->profile.n_positions) *
                      sizeof *out->profile.heads;
     return rc;

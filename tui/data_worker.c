@@ -38,6 +38,8 @@ void result_free(struct result *r)
         free((void *)r->u.site.class_of);
         free((void *)r->u.site.facts);
         free((void *)r->u.site.inputs);
+        ds_census_site_free(&r->u.site.repeats[0]);
+        ds_census_site_free(&r->u.site.repeats[1]);
         ds_site_profile_free(&r->profile);
         break;
     case WANT_VALUES:

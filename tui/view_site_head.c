@@ -335,6 +335,19 @@ static void add_same(const struct site_own *o, struct ds_buf *out)
     ds_buf_puts(out, "\n");
 }
 
+static void add_repeats(const struct site_own *o, struct ds_buf *out)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct ds_census_site *c = &o->site->repeats[i];
+        if (!c->unstable)
+            continue;
+        ds_buf_printf(out, "repeats%s%s: ", o->site->arm == o->site->ref ? "" : " of ",
+                      o->site->arm == o->site->ref ? "" : tui_side_name(o->whole, &o->at, i));
+        ds_report_census_site(c, out);
+        ds_buf_puts(out, "\n");
+    }
+}
+
 /* Rows whose bytes do not have their digest: what is said of their values is worth nothing. */
 static void add_damaged(const struct site_own *o, struct ds_buf *out)
 {
@@ -351,7 +364,7 @@ static void add_damaged(const struct site_own *o, struct ds_buf *out)
 
 int site_head_make(struct tui_view *v, const struct site_own *o, int most)
 {
-    enum { DAMAGED = 0, VERDICT, TEXTS = 6 };
+    enum { DAMAGED = 0, VERDICT, TEXTS = 7 };
     struct ds_buf b[TEXTS] = {{0}};
     const struct ds_finding *f = &o->site->profile->at;
     struct head h = {v, 0, most};
@@ -366,6 +379,7 @@ int site_head_make(struct tui_view *v, const struct site_own *o, int most)
         add_same(o, &b[VERDICT]);
     }
     add_healed(o, &b[4]);
+    add_repeats(o, &b[6]);
     /* "batch 4 against 1", but of two records A first, as everywhere. */
     int a_first = strcmp(tui_side_name(o->whole, &o->at, 0), "A") == 0;
     if (f->found &&

@@ -40,6 +40,22 @@ static void draw_side(struct tui_page *p, const struct site_own *o, size_t row, 
         tui_page_line(p, TUI_MISSING, "%-9s not recorded", name);
 }
 
+/* What the repeats of either side gave for the row. */
+static void draw_repeats(struct tui_page *p, const struct site_own *o, size_t row)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct ds_census_site *c = &o->site->repeats[i];
+        struct ds_buf text = {0};
+        if (!c->unstable || c->rows[row].values < 2)
+            continue;
+        ds_report_census_row(&c->rows[row], &text);
+        tui_page_line(p, TUI_UNSTABLE, "%s%s%s",
+                      o->site->arm == o->site->ref ? "" : tui_side_name(o->whole, &o->at, i),
+                      o->site->arm == o->site->ref ? "" : ": ", text.data ? text.data : "");
+        ds_buf_free(&text);
+    }
+}
+
 static void draw_sizes(struct tui_page *p, const struct site_own *o, size_t row)
 {
     const struct tui_row_fact *f = &o->site->facts[row];
@@ -162,6 +178,7 @@ void site_panel(struct tui_view *v, const struct tui_context *c, struct tui_canv
         draw_key(&p, o, row);
         draw_side(&p, o, row, 0);
         draw_side(&p, o, row, 1);
+        draw_repeats(&p, o, row);
         draw_sizes(&p, o, row);
         draw_classes(&p, o, row);
     }

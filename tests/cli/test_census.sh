@@ -48,6 +48,42 @@ test_until_stable_chooses_the_number() {
     has "$dir/out" '"reached": true'
 }
 
+# What each row of an unstable site gave over the repeats: text and JSON say the same, whatever arm it is held against.
+test_a_site_tells_its_repeats() {
+    need python3
+    ds run $sweep $few --batch 1 --kernels pinned+matmul=atomic --repeat 6 -o "$dir/a.h5" -q
+    expect 1
+    ds show "$dir/a.h5" --site embed
+    expect 1
+    has "$dir/out" "repeats of arm 0: 6 trials, each of 10 rows has one digest"
+    ds show "$dir/a.h5" --site 0,q_proj
+    expect 1
+    cp "$dir/out" "$dir/text"
+    ds show "$dir/a.h5" --site 0,q_proj --json
+    expect 1
+    cp "$dir/out" "$dir/site.json"
+    run python3 -c '
+import json, sys
+text = open(sys.argv[1]).read()
+(r,) = json.load(open(sys.argv[2]))["repeats"]
+assert (r["arm"], r["trials"], r["rows"]) == (0, 6, 10) and r["unstable_rows"] == len(r["unstable"]) > 0, r
+assert r["most_values"] == max(x["values"] for x in r["unstable"]), r
+assert r["least_modal"] == min(x["modal"] for x in r["unstable"]), r
+for x in r["unstable"]:
+    assert x["trials"] == 6 and 2 <= x["values"] <= 6 and x["modal"] + x["values"] - 1 <= 6, x
+    assert "    row %d:%d: %d of 6 trials gave %s, %d different digests\n" % (
+        x["request"], x["position"], x["modal"], x["digest"], x["values"]) in text, x
+assert "repeats of arm 0: 6 trials, %d of 10 rows " % r["unstable_rows"] in text
+assert " several digests, up to %d; at least %d of them " % (r["most_values"], r["least_modal"]) in text
+' "$dir/text" "$dir/site.json"
+    expect 0
+    # of two records both sides are told
+    ds diff "$dir/a.h5" "$dir/a.h5" --site 0,q_proj
+    expect 1
+    has "$dir/out" "repeats of arm 0 (A): 6 trials, "
+    has "$dir/out" "repeats of arm 0 (B): 6 trials, "
+}
+
 # A pass without probes is held against an arm that disagrees with itself, too: against each of its trials. It has
 # the seed of the first one.
 test_probes_are_checked_where_repeats_disagree() {

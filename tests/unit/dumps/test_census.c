@@ -62,6 +62,74 @@ static void test_runs_and_pairs(void **state)
     sweep_free(&s);
 }
 
+/* Repeats 0, 3, 5 and 7 give one digest at position 3, 1, 2 and 6 another, 4 a third; at position 4 every repeat gives
+ * its own; at position 5 two digests are given four times each. */
+static uint32_t three_values(const struct cell *c)
+{
+    static const uint32_t at_three[] = {1, 2, 2, 1, 3, 1, 2, 1};
+    if (!cell_is(c, 0, "q_proj"))
+        return 0;
+    return c->position == 3   ? at_three[c->repeat]
+           : c->position == 4 ? 10 + c->repeat
+           : c->position == 5 ? 30 + (c->repeat % 4 > 1)
+                              : 0;
+}
+
+static void test_what_a_row_gave(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t position;
+        uint32_t values, modal, of; /* of: a repeat that gave the mode */
+    } rows[] = {{2, 1, 8, 0}, {3, 3, 4, 3}, {4, 8, 1, 0}, {5, 2, 4, 1}};
+    struct sweep s;
+    struct ds_analysis *a;
+    struct ds_census_site c;
+    struct ds_error err;
+    sweep_init(&s, "batch", 2);
+    sweep_arm(&s, "1");
+    s.tag = three_values;
+    sweep_run(&s, 8);
+    struct ds_source src = sweep_source(&s);
+    assert_ok(ds_analysis_new(&src, NULL, &a, &err), err);
+    uint32_t site = 0, embed = 0;
+    while (strcmp(s.header.sites[site].stage, "q_proj") != 0)
+        site++;
+    assert_ok(ds_census_site(a, 0, site, &c, &err), err);
+    assert_int_equal(c.trials, 8);
+    assert_int_equal(c.with, SWEEP_PROMPT + SWEEP_STEPS);
+    assert_int_equal(c.unstable, 3);
+    assert_int_equal(c.most, 8);
+    assert_int_equal(c.least, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct ds_census_row *r = &c.rows[rows[i].position];
+        uint32_t row;
+        assert_int_equal(r->trials, 8);
+        assert_int_equal(r->values, rows[i].values);
+        assert_int_equal(r->modal, rows[i].modal);
+        assert_true(r->digest == *sweep_find(&s.trials[rows[i].of], site, rows[i].position, &row));
+    }
+    ds_census_site_free(&c);
+    /* a site where all agree; a row that only some trials have; what is not there */
+    s.trials[6].n_captures = 0;
+    assert_ok(ds_census_site(a, 0, embed, &c, &err), err);
+    assert_int_equal(c.unstable, 0);
+    assert_int_equal(c.most, 1);
+    assert_int_equal(c.rows[0].trials, 7);
+    assert_int_equal(c.rows[0].modal, 7);
+    ds_census_site_free(&c);
+    assert_ok(ds_census_site(a, 7, site, &c, &err), err);
+    assert_int_equal(c.trials, 0);
+    for (long n = 1; n <= 3; n++) {
+        ds_mem_fail_at(n);
+        assert_int_equal(ds_census_site(a, 0, site, &c, &err), -1);
+        ds_mem_fail_at(0);
+        assert_null(c.rows);
+    }
+    ds_analysis_free(a);
+    sweep_free(&s);
+}
+
 /* Every run of its own: more pairs than are told. */
 static uint32_t all_odd(const struct cell *c)
 {
@@ -284,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs_and_pairs),
+        cmocka_unit_test(test_what_a_row_gave),
         cmocka_unit_test(test_many_runs_are_summarised),
         cmocka_unit_test(test_warm_up_is_named),
         cmocka_unit_test(test_turns_are_told_from_chance),
