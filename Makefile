@@ -1,5 +1,5 @@
 # driftscope: one Makefile. `make help` lists the targets.
-# Variables: BUILD=folder  PREFIX=/usr/local  DESTDIR=  CC=  CXX=  CFLAGS=  CXXFLAGS=  LDFLAGS=  WERROR=1  SAN=1 (address and undefined)
+# Variables: BUILD=folder  PREFIX=/usr/local  DESTDIR=  CC=  CXX=  CFLAGS=  CXXFLAGS=  LDFLAGS=  WERROR=1  SAN=1 (address and undefined) or SAN=thread
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -21,8 +21,9 @@ CURSES_CFLAGS := $(shell pkg-config --cflags ncursesw 2>/dev/null)
 CURSES_LIBS   := $(shell pkg-config --libs ncursesw 2>/dev/null)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wdouble-promotion -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror)
 NUMBERS := -O2 -ffp-contract=off
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-SANFLAGS := $(if $(SAN),$(SANITIZE))
+SANITIZE        := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE_thread := -fsanitize=thread -fno-omit-frame-pointer
+SANFLAGS := $(if $(SAN),$(or $(SANITIZE_$(SAN)),$(SANITIZE)))
 DS_CFLAGS  := -std=c11 -D_GNU_SOURCE= -g $(NUMBERS) $(WARN) -I. -include base/numbers.h -MMD -MP -fPIC -pthread $(SANFLAGS)
 DS_LDFLAGS := -pthread $(SANFLAGS)
 # No part of the C++ library is linked: no exceptions, no run-time types. Shared memory of kernels gets red zones under SAN=1.
@@ -256,7 +257,7 @@ PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/whole/test_*.c tests
 FUZZ_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 CLI_TESTS  := $(wildcard tests/cli/test_*.sh tests/tui/test_*.sh)
 
-.PHONY: unit tests test asan fuzz
+.PHONY: unit tests test asan tsan tsan-test fuzz
 unit: $(UNIT_TESTS)
 tests: all $(UNIT_TESTS) $(PROGRAM_TESTS) $(FUZZ_TESTS) $(BUILD)/tests/tools/make_tui_records $(BUILD)/tests/tools/make_big_records $(BUILD)/tests/tools/alloc_fail $(BUILD)/tests/tools/far_away $(TEST_CUDA_LIBRARIES)
 # tests/cli makes the same variant again (install): they must use the same variables.
@@ -267,6 +268,17 @@ test: tests ## build and run all tests; the last line is "N passed, N failed, N 
 	    tests/run $(UNIT_TESTS) $(FUZZ_TESTS) $(CLI_TESTS) $(PROGRAM_TESTS)
 asan: ## the same tests with address and undefined-behaviour sanitizers, in a build folder of their own
 	@$(MAKE) --no-print-directory SAN=1 BUILD=$(BUILD)-asan test
+
+# Where threads or processes share memory: the team and what is spread over it, held rows, neighbours of --load, parts of diff, the terminal
+# UI beside a growing record. Suppressed is only what libraries do that are not built so: tests/tsan.supp has the reasons.
+TSAN_TESTS := $(filter $(patsubst %,$(BUILD)/tests/unit/%,base/% probes/% tui/% dumps/test_diff dumps/test_parts dumps/test_partings \
+    dumps/test_record_follow engine/test_file_weights engine/test_forward engine/test_forward_calls engine/test_load engine/test_model \
+    engine/test_sweep engine/test_worker kernels/test_lab kernels/test_timing kernels/test_variants) \
+    $(BUILD)/tests/tui/%,$(UNIT_TESTS) $(PROGRAM_TESTS)) tests/tui/test_run_tui.sh
+tsan: ## tests of code with threads under the thread sanitizer, in a build folder of their own
+	@$(MAKE) --no-print-directory SAN=thread BUILD=$(BUILD)-tsan tsan-test
+tsan-test: all $(filter $(BUILD)/%,$(TSAN_TESTS)) $(BUILD)/tests/tools/make_tui_records
+	@DRIFTSCOPE=$(BUILD)/driftscope TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp $$TSAN_OPTIONS" tests/run $(TSAN_TESTS)
 
 # Code for CPUs that this machine may not be; see tests/tools/emulate.
 .PHONY: emulate
@@ -383,7 +395,7 @@ uninstall: ## remove what install put there
 	    $(foreach file,$(DOC_FILES),"$(DOCDIR)/$(file)") \
 	    "$(SPECDIR)/specimens.so" "$(SPECDIR)/"*.case
 clean: ## remove the build folders
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-lint
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-lint
 
 # ---- a folder for machines that have nothing --------------------------------------------------------------------------------
 # The same objects, with every library but glibc linked in; what is opened at run time is looked for in ../lib, also by those libraries

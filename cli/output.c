@@ -52,6 +52,30 @@ void ds_cli_stdout_back(void)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* One write, so that lines of several processes do not mix; where stderr is gone there is no one to tell. */
+static void write_line(const char *data, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got = write(STDERR_FILENO, data + done, n - done);
+        if (got < 0 && errno != EINTR)
+            break;
+        done += got > 0 ? (size_t)got : 0;
+    }
+}
+
+/* What is to be told may be that there is no memory. */
+static void write_without_memory(const char *kind, const char *text)
+{
+    char line[sizeof((struct ds_error *)0)->msg + 64];
+    int n = snprintf(line, sizeof line - 1, "driftscope: %s%s", kind, text);
+    n = n < 0 ? 0 : n < (int)sizeof line - 1 ? n : (int)sizeof line - 2;
+    for (int i = 0; i < n; i++)
+        if (line[i] < ' ' || line[i] > '~')
+            line[i] = '?';
+    line[n] = '\n';
+    write_line(line, (size_t)n + 1);
+}
+
 static void message(const char *kind, const char *text)
 {
     struct ds_buf b = {0};
@@ -60,15 +84,10 @@ static void message(const char *kind, const char *text)
     ds_buf_escape(&b, text, (size_t)-1);
     ds_buf_puts(&b, "\n");
     ds_cli_progress(NULL, NULL, -1, 0);
-    /* One write, so that lines of several processes do not mix; where stderr is gone there is no
-     * one to tell. */
     if (b.data && !b.failed)
-        for (size_t done = 0; done < b.len;) {
-            ssize_t n = write(STDERR_FILENO, b.data + done, b.len - done);
-            if (n < 0 && errno != EINTR)
-                break;
-            done += n > 0 ? (size_t)n : 0;
-        }
+        write_line(b.data, b.len);
+    else
+        write_without_memory(kind, text);
     ds_buf_free(&b);
 }
 

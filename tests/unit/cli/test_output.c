@@ -2,6 +2,7 @@
  * environment's whitelist. */
 #include "tests/unit/testing.h"
 
+#include "base/mem.h"
 #include "cli/options.h"
 #include "dumps/record.h"
 
@@ -173,6 +174,51 @@ static void test_failed_buffer_is_an_error(void **state)
     ds_options_free(&o);
 }
 
+/* The n-th allocation of an error message fails; what is written. */
+static void error_without(long n, const char *what, char *text, size_t size)
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct ds_options o = options_with(NULL);
+        struct ds_error err;
+        dup2(fds[1], 2);
+        ds_fail(&err, "%s", what);
+        ds_hint(&err, "less of it");
+        ds_mem_fail_at(n);
+        _exit(ds_cli_error(&o, &err));
+    }
+    close(fds[1]);
+    size_t have = 0;
+    for (ssize_t got; (got = read(fds[0], text + have, size - 1 - have)) > 0;)
+        have += (size_t)got;
+    text[have] = '\0';
+    close(fds[0]);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+}
+
+/* That memory ran out is told without any. */
+static void test_an_error_needs_no_memory(void **state)
+{
+    (void)state;
+    char text[4096], long_one[1200];
+    for (long n = 0; n < 8; n++) {
+        error_without(n, "rows: out of memory (8 bytes)", text, sizeof text);
+        assert_string_equal(text, "driftscope: rows: out of memory (8 bytes)\n"
+                                  "driftscope: hint: less of it\n");
+    }
+    error_without(1, "a\x1b[1mb\nc", text, sizeof text);
+    assert_string_equal(text, "driftscope: a?[1mb?c\ndriftscope: hint: less of it\n");
+    memset(long_one, 'x', sizeof long_one);
+    long_one[sizeof long_one - 1] = '\0';
+    error_without(1, long_one, text, sizeof text);
+    assert_true(strncmp(text, "driftscope: xxx", 15) == 0);
+    assert_non_null(strstr(text, "x\ndriftscope: hint: less of it\n"));
+}
+
 static const char *line_of(const struct ds_text *lines, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
@@ -255,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_progress_takes_odd_numbers),
         cmocka_unit_test(test_colour_and_columns_of_a_terminal),
         cmocka_unit_test(test_failed_buffer_is_an_error),
+        cmocka_unit_test(test_an_error_needs_no_memory),
         cmocka_unit_test(test_environment_holds_what_decides_bits),
         cmocka_unit_test(test_environment_sees_flush_to_zero),
     };
