@@ -20,6 +20,21 @@ static const struct {
     {"130", "interrupted; finished trials are kept"},
 };
 
+/* Verbs that answer another question than "same bits?" say themselves what their codes mean. */
+static void exits_list(const struct ds_verb_def *v,
+                       void (*put)(struct ds_buf *b, const char *code, const char *meaning),
+                       struct ds_buf *b)
+{
+    for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++) {
+        const int own = v && v->exits[0];
+        const char *meaning = i < 3 && own ? v->exits[i] : exit_codes[i].meaning;
+        if (i == 3 && v && v->id != DS_VERB_RUN)
+            meaning = "interrupted";
+        if (meaning)
+            put(b, exit_codes[i].code, meaning);
+    }
+}
+
 static const char *const main_examples[] = {
     "driftscope run",
     "find the first layer and kernel whose output depends on batch, slot, threads or chunking",
@@ -161,6 +176,11 @@ static void examples_list(struct ds_buf *b, const char *const *examples)
         }
 }
 
+static void exit_line(struct ds_buf *b, const char *code, const char *meaning)
+{
+    two_columns(b, code, meaning, 12);
+}
+
 void ds_help_long(struct ds_buf *b, enum ds_verb_id verb)
 {
     const struct ds_verb_def *v = ds_verb_by_id(verb);
@@ -179,8 +199,7 @@ void ds_help_long(struct ds_buf *b, enum ds_verb_id verb)
         verbs_list(b);
     options_list(b, verb, 1);
     ds_buf_puts(b, "\nExit codes:\n");
-    for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++)
-        two_columns(b, exit_codes[i].code, exit_codes[i].meaning, 12);
+    exits_list(v, exit_line, b);
     if (!v)
         ds_buf_puts(b, "\ndriftscope help VERB explains a verb.\n");
 }
@@ -202,6 +221,13 @@ static void roff(struct ds_buf *b, const char *text)
         else
             ds_buf_add(b, p, 1);
     }
+}
+
+static void roff_exit(struct ds_buf *b, const char *code, const char *meaning)
+{
+    ds_buf_printf(b, ".TP\n.B %s\n", code);
+    roff(b, meaning);
+    ds_buf_puts(b, "\n");
 }
 
 static void roff_option(struct ds_buf *b, const struct ds_option_def *d)
@@ -273,6 +299,10 @@ void ds_help_man(struct ds_buf *b)
             if (ds_option_defs[j].verbs != DS_ANY_VERB &&
                 ds_option_takes(v->id, &ds_option_defs[j]))
                 roff_option(b, &ds_option_defs[j]);
+        if (v->exits[0]) {
+            ds_buf_puts(b, ".PP\nExit status:\n");
+            exits_list(v, roff_exit, b);
+        }
         ds_buf_puts(b, ".PP\nExamples:\n");
         roff_examples(b, v->examples);
     }
@@ -280,12 +310,8 @@ void ds_help_man(struct ds_buf *b)
     for (size_t j = 0; j < ds_option_count; j++)
         if (ds_option_defs[j].verbs == DS_ANY_VERB)
             roff_option(b, &ds_option_defs[j]);
-    ds_buf_puts(b, ".SH EXIT STATUS\n");
-    for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++) {
-        ds_buf_printf(b, ".TP\n.B %s\n", exit_codes[i].code);
-        roff(b, exit_codes[i].meaning);
-        ds_buf_puts(b, "\n");
-    }
+    ds_buf_puts(b, ".SH EXIT STATUS\nOf a verb that says nothing else of its own:\n");
+    exits_list(NULL, roff_exit, b);
     ds_buf_puts(b, ".SH SEE ALSO\nREADME.md and docs/*.md in share/doc/driftscope, "
                    "where `make install` puts them.\n");
 }

@@ -57,6 +57,9 @@ struct ds_verb_def {
     const char *summary;         /* one line */
     const char *text;            /* some lines for --help and the man page */
     const char *const *examples; /* pairs: command, what it does; NULL-terminated */
+    /* What exit codes 0, 1 and 2 mean, where the first is not NULL; else what they mean everywhere.
+     * A NULL behind it: the verb does not end so. */
+    const char *exits[3];
 };
 
 /* In the order of the help: those of a group stand together. */

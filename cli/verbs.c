@@ -292,17 +292,19 @@ const struct ds_verb_def ds_verbs[] = {
      "run a model under varied conditions, record digests, give the verdict",
      "Runs the model once per setting (arm) and repeat, digests every row at every site, writes the record and prints the "
      "verdict. Factor options take values separated by commas; the first is the base, and one factor at a time leaves it.",
-     run_examples},
+     run_examples,
+     {NULL}},
     {DS_VERB_SHOW, DS_GROUP_FIND, "show", "RECORD", NULL, 1, 1, 0,
      "print the verdict of a record, its grid of sites, or the values at one site",
      "Reads a record, also one that is still growing or was cut short, and prints its verdict.",
-     show_examples},
+     show_examples,
+     {NULL}},
     {DS_VERB_TUI, DS_GROUP_FIND, "tui", "RECORD [RECORD]", NULL, 1, 2, 0,
      "look into a record on the terminal: from the verdict to the element",
      "Shows the verdict, the map of layers and stages, one site, both sides of a row element by element, the tokens, the runs "
-     "and what the machines were; ? lists keys and commands. It only reads. Where stdout is no terminal it prints the verdict. "
-     "The exit code is 0 whatever the record holds, 2 for an error.",
-     tui_examples},
+     "and what the machines were; ? lists keys and commands. It only reads. Where stdout is no terminal it prints the verdict.",
+     tui_examples,
+     {"whatever the record holds", NULL, "an error, or two records that cannot be compared"}},
     {DS_VERB_DIFF, DS_GROUP_FIND, "diff", "RECORD RECORD", NULL, 2, 2, 0,
      "compare two records",
      "Compares two records row by row: other kernels, builds, machines, weights, hyperparameters, or parts of the work "
@@ -311,7 +313,8 @@ const struct ds_verb_def ds_verbs[] = {
      "and where nothing differs, but one record has arms, rows, layers or sites that the other lacks, that is no pass: exit code 2, "
      "unless --partial says that what both have will do. "
      "Default is bits; tolerances need the values of differing rows in both records (run with --dump all).",
-     diff_examples},
+     diff_examples,
+     {NULL}},
     {DS_VERB_EXPLAIN, DS_GROUP_FIND, "explain", "RECORD [RECORD2] [SITE]", NULL, 1, 3, 0,
      "tell why the bits of one place differ: replay both sides",
      "Takes the dumped rows of the first drift (or of SITE, as LAYER,STAGE) and what their kernel read, and launches every variant "
@@ -319,45 +322,54 @@ const struct ds_verb_def ds_verbs[] = {
      "sides add and adds the rows' own inputs in it, holds both sides against the exact result, and their difference against what "
      "random orders and rounded inputs do to these rows. Of two records A is the first and B the second, paired as `diff` does: a run "
      "keeps a few rows of what has no reference in it, with --dump all all of them. What the record's verdict says is evidence like the "
-     "rest, and the last line is the one claim from all of it. Exit code 0: there is one; 1: there is not.",
-     explain_examples},
+     "rest, and the last line is the one claim from all of it.",
+     explain_examples,
+     {"there is one claim from all of the evidence",
+      "there is none",
+      "an error, or nothing that could be replayed or measured"}},
     {DS_VERB_BISECT, DS_GROUP_FIND, "bisect", "", NULL, 0, 0, 1,
      "find the kernels that bring a difference in",
      "Exchanges kernels between two sets until the two arms agree: the smallest set of kernels to exchange so that the logits "
      "are equal, and the smallest one that alone brings the difference in. With two values of one factor both arms have the "
-     "same kernels and differ in that; without, the two kernel sets themselves are compared. Exit code 0: there is nothing "
-     "to find; 1: found, or some kernels disagree with themselves.",
-     bisect_examples},
+     "same kernels and differ in that; without, the two kernel sets themselves are compared.",
+     bisect_examples,
+     {"there is nothing to find", "found, or some kernels disagree with themselves", "an error"}},
     {DS_VERB_STORM, DS_GROUP_SERVE, "storm", "", NULL, 0, 0, 1,
      "serve many requests at a time and count the completions of each prompt",
      "Runs requests through a continuous-batching scheduler with seeded arrivals, once for each kernel set: every "
      "request follows its own tokens, all rows are recorded. Equal prompts should give equal completions; where they do not, the first "
      "row with other bits is named with its kernel and its batch, then the first token. A set whose kernels do not claim to be "
      "batch-invariant and that still gave one completion a prompt had no power here. With --inputs conversations are held against their "
-     "recording, call by call. Exit code 0: one completion for each prompt from every set, as it was recorded; 1: more, or another one; 2: "
-     "neither, but choices among NaN.",
-     storm_examples},
+     "recording, call by call.",
+     storm_examples,
+     {"one completion for each prompt from every set, as it was recorded",
+      "more, or another one",
+      "an error, or neither, but choices among NaN"}},
     {DS_VERB_REPLAY, DS_GROUP_SERVE, "replay", "RECORD", NULL, 1, 1, 0,
      "run a recorded storm, or one of its requests, again, and change one thing",
      "Takes schedule, prompts and kernels from a record of storm, checks model and environment, which are named where they differ, "
      "runs the schedule again and holds every digest and token against the record, which has its --inputs whole. With --alone, --kernels or --threads one thing is "
-     "another one, and the answer says what that changed, and where first. Exit code 0: the same bits; 1: other ones.",
-     replay_examples},
+     "another one, and the answer says what that changed, and where first.",
+     replay_examples,
+     {"the same bits", "other ones", "an error, or nothing to compare"}},
     {DS_VERB_ONPOLICY, DS_GROUP_SERVE, "onpolicy", "", NULL, 0, 0, 1,
      "hold the path that generates tokens against the one that scores them",
      "Draws tokens as an engine serves them, step by step among other requests, then feeds the same tokens through one pass a request, as a "
      "trainer scores them, with the same kernels: KL, k1, k3 and the largest difference of a token's log-probability between the two, and "
      "the first row with other bits, with its kernel and both batches. Log-probabilities are of logits divided by the temperature, without "
-     "filters. Exit code 0: every set gave the same bits; 1: other ones.",
-     onpolicy_examples},
+     "filters.",
+     onpolicy_examples,
+     {"every set gave the same bits", "other ones", "an error, or nothing to compare"}},
     {DS_VERB_RISK, DS_GROUP_SERVE, "risk", "RECORD [RECORD...]", NULL, 1, 1000, 0,
      "tell how near the choices of a record are to other tokens, and what to pin first",
      "Reads a record of run, storm or onpolicy: for each kernel set the margins of its choices, how far the logits drifted, the flips in 1,000 "
      "choices that both lead one to expect (with an interval from bootstrap samples of prompts) and those seen, the choices most at risk, "
      "or nearest to another token, with their candidates, and the drift of each layer that would turn one over. Sets that are the first one with an op exchanged are "
-     "ranked. Of further storms of the same prompts it says how many requests will part, and how many did. Exit code 0: no choice has "
-     "a margin within the largest measured drift; 1: some have; 2: an error, or no drift but NaN among the logits.",
-     risk_examples},
+     "ranked. Of further storms of the same prompts it says how many requests will part, and how many did.",
+     risk_examples,
+     {"no choice has a margin within the largest measured drift",
+      "some have",
+      "an error, or no drift but NaN among the logits"}},
     {DS_VERB_TABLE, DS_GROUP_SERVE, "table", "RECORD...", NULL, 1, 100000, 0,
      "print what many records hold as one table, and how unlike their answers are",
      "An observation is what one request of one trial chose: --tsv prints one a line with all factors as columns, --json the same and the "
@@ -365,22 +377,24 @@ const struct ds_verb_def ds_verbs[] = {
      "completions, Div_Index and Avg_Std@top1_prob (arXiv 2506.09501), flips per decode step (2605.30218), maximum probability divergence "
      "(2511.17826), each with a 95 % interval from bootstrap samples of prompts. Records are read one after another: their number costs no "
      "memory. A record that cannot be read or is damaged is an error, and nothing is printed.",
-     table_examples},
+     table_examples,
+     {"the table is printed, whatever it says", NULL, "an error: a record that cannot be read or is damaged"}},
     {DS_VERB_DOCTOR, DS_GROUP_ELSEWHERE, "doctor", "[FILE ...] [-- COMMAND ...]", NULL, 0, 256, 0,
      "tell what here, or in the launch line of an engine, can make results differ",
      "Looks for what is known to change results from run to run, machine to machine and with the traffic: sampler, seeds, threads, code "
      "chosen by processor, arithmetic, batches, formats, clocks in chat templates. Each line is found, fixed or cannot be told from here, "
      "with what to do. FILEs are shared objects, or folders of them. Behind -- stands a command of vLLM, SGLang or llama.cpp: it is read, "
-     "not run; variables before it count, those of this process, and plain lines of the file that --config names. Exit code 0: nothing found; 1: something; 2: an error.",
-     doctor_examples},
+     "not run; variables before it count, those of this process, and plain lines of the file that --config names.",
+     doctor_examples,
+     {"nothing found", "something found", "an error"}},
     {DS_VERB_FINGERPRINT, DS_GROUP_ELSEWHERE, "fingerprint", "A.jsonl B.jsonl", NULL, 2, 2, 0,
      "hold log-probabilities that other systems gave against each other",
      "Reads OpenAI-style responses with log-probabilities (chat and completions, vLLM's token ids), those of SGLang's /generate and of "
      "llama.cpp's /completion, one JSON a line, and pairs them by custom_id, id or order. Tokens must match first: other prompts, a missing BOS, a shift and another tokenization are named. Then, "
      "for tokens, sequences and positions: k1, k2, k3, mean exp|d|, the share that is clipped, the worst 20; and simple causes with their "
-     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, products of fewer bits, other weights. Exit "
-     "code 0: equal; 1: not; 2: an error, nothing to compare, or equal as far as both go: responses or tokens have no partner.",
-     fingerprint_examples},
+     "evidence: temperature, filters and penalties, a renormalised top-k, masked padding, a bf16 head, products of fewer bits, other weights.",
+     fingerprint_examples,
+     {"equal", "not equal", "an error, nothing to compare, or equal as far as both go: responses or tokens have no partner"}},
     {DS_VERB_LOCK, DS_GROUP_HOLD, "lock", "[RECORD]", NULL, 0, 1, 1,
      "write golden digests: a small text for git that verify holds a run against",
      "Runs a sweep, or reads a record, and writes what it gave: tensor digests, tokens, log-probabilities, and of every kernel the "
@@ -388,42 +402,52 @@ const struct ds_verb_def ds_verbs[] = {
      "prompts and the arms are the same for all. -o names the lock (default drift.lock). With --add and --update "
      "the lock says what is run. The key that is printed is the "
      "same for the same model, prompts, options, arms and kernels.",
-     lock_examples},
+     lock_examples,
+     {"the lock is written", NULL, "an error; nothing is written"}},
     {DS_VERB_VERIFY, DS_GROUP_HOLD, "verify", "LOCK [RECORD|LOCK]", NULL, 1, 2, 0,
      "hold a run, a record or another lock against golden digests",
      "Runs what the lock asks for, or takes a record or another lock, and holds it against the entry with the nearest environment. "
-     "Drift that the lock knows is allowed. Exit code 0: what is asserted holds; 1: other bits in the base arm, another token, a "
-     "new border between classes, a new origin, another kind, a larger size, repeats that disagree. Of the first tensor with other "
-     "bits the kernel is named, and beside it what is another one in the environment. 2: an error, nothing to compare, some of what the "
-     "lock has not looked at (a record with fewer of its arms or sites, or without heal trials; --partial says that the rest will do), "
-     "or a lock that does not agree with itself: a line was lost, or its question changed.",
-     verify_examples},
+     "Drift that the lock knows is allowed. "
+     "Of the first tensor with other "
+     "bits the kernel is named, and beside it what is another one in the environment.",
+     verify_examples,
+     {"what is asserted holds",
+      "other bits in the base arm, another token, a new border between classes, a new origin, another kind, a larger size, "
+      "repeats that disagree",
+      "an error, nothing to compare, some of what the lock has not looked at (a record with fewer of its arms or sites, or "
+      "without heal trials; --partial says that the rest will do), or a lock that does not agree with itself: a line was "
+      "lost, or its question changed"}},
     {DS_VERB_REPORT, DS_GROUP_HOLD, "report", "RECORD...", NULL, 1, 10000, 0,
      "write records as one self-contained page of HTML",
      "For people: the verdict, the matrix of kernels and conditions, the heat map of layers and stages, the growth of the error, the trees of "
      "a storm's completions and the environment, in one file that needs no network and no script, reads on paper and in the dark, and has the "
      "numbers of every figure beside it. Several are charted over time: equal prompts at equal settings; so are several files of responses "
-     "with log-probabilities, by custom_id or order, and `created`. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text. "
-     "The exit code is 0 whatever the records hold, 2 for an error: a record that cannot be read or is damaged.",
-     report_examples},
+     "with log-probabilities, by custom_id or order, and `created`. --figure draws one of them as SVG. Whatever names and texts a record holds, they are shown as text.",
+     report_examples,
+     {"whatever the records hold", NULL, "an error: a record that cannot be read or is damaged"}},
     {DS_VERB_KERNELS, DS_GROUP_KERNEL, "kernels", "[OP]", OPS "|schedule", 0, 1, 0,
      "list kernel variants, their claims and whether they run here",
      "Lists the variants of every op (or of one): the kernel sets that use it, the invariances it claims, what it can do "
      "beyond its op's plain form, the plugin it comes from, whether it can run here and if not why.",
-     kernels_examples},
+     kernels_examples,
+     {"the variants are listed", NULL, "an error"}},
     {DS_VERB_CHECK, DS_GROUP_KERNEL, "check", "[OP[/VARIANT]|all ...]", OPS "|all", 0, 32, 0,
      "tell whether kernels are what they claim",
      "Launches each variant in child processes with varied rows, positions, neighbours, threads, schedules, addresses, sizes "
      "and special values, its arrays between guard pages. Each property holds over so many comparisons or is broken, with "
-     "the smallest breaking pair. A claim that is broken, a wrong result and a fault of memory are exit code 1; what is "
-     "broken and not claimed is not.",
-     check_examples},
+     "the smallest breaking pair.",
+     check_examples,
+     {"what is claimed holds",
+      "a claim is broken, a result is wrong, or a fault of memory; what is broken and not claimed is not",
+      "an error, or no variant could run"}},
     {DS_VERB_ORDER, DS_GROUP_KERNEL, "order", "OP[/VARIANT]", ORDER_OPS, 1, 1, 0,
      "measure in which order a kernel adds, and prove it by replay",
      "Finds the tree by which a kernel adds its terms, from outside, for every class of outputs, and evaluates it on random "
-     "inputs with scalar arithmetic: the share of outputs that come out bit for bit is printed. Exit code 0: all of them; "
-     "1: some do not, or repeats of one call disagree, so that there is no fixed order.",
-     order_examples},
+     "inputs with scalar arithmetic: the share of outputs that come out bit for bit is printed.",
+     order_examples,
+     {"the replay gives all outputs bit for bit",
+      "it does not give some, or repeats of one call disagree, so that there is no fixed order",
+      "an error"}},
     {DS_VERB_BENCH, DS_GROUP_KERNEL, "bench", "[OP[/VARIANT]|pass|probes|digest ...]", OPS "|pass|probes|digest", 0, 32, 0,
      "measure the speed of kernels and passes, and what the probes cost",
      "Times kernel variants side by side at the model's shapes, then whole passes of kernel sets, then passes with and "
@@ -432,17 +456,19 @@ const struct ds_verb_def ds_verbs[] = {
      "that is 10 % or more nothing is said (~). One thread is measured in CPU time, more threads and kernels that wait in wall time. "
      "Each thread of a team has a CPU of its own meanwhile (--cpus). Settings that would take more than 6 s are left out and counted. "
      "digest, on a device: how fast its kernel digests rows, beside a copy that moves as many bytes.",
-     bench_examples},
+     bench_examples,
+     {"the times are printed, whatever they are", NULL, "an error"}},
     {DS_VERB_SELFTEST, DS_GROUP_SELF, "selftest", "[CASE ...]", NULL, 0, 1000, 0,
      "run known faults and tell whether the answers name them",
      "Every case is a fault that people had to hunt by hand, rebuilt as a kernel, a model or a schedule. Its commands are run "
-     "as they would be typed, and the answers are held against what is known about the fault. Exit code 1: some answer is "
-     "wrong or blames what is innocent.",
-     selftest_examples},
+     "as they would be typed, and the answers are held against what is known about the fault.",
+     selftest_examples,
+     {"every answer is right", "some answer is wrong or blames what is innocent", "an error, or no case could run"}},
     {DS_VERB_HELP, DS_GROUP_SELF, "help", "[VERB]", NULL, 0, 1, 0,
      "explain the program or one verb; print man page and completions",
      "",
-     help_examples},
+     help_examples,
+     {"printed", NULL, "an error"}},
 };
 /* clang-format on */
 

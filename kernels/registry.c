@@ -324,9 +324,10 @@ static const char *take_word(const char *p, const char *stop, struct word *w)
     return p + w->len;
 }
 
-/* The error for a name that is none of `known`: the nearest one as the hint, or all of them. */
+/* The error for a name that is none of `known`: the nearest one as the hint, or all of them and where else
+ * there are some. */
 static int unknown(struct ds_error *err, const char *spec, const char *what, const struct word *w,
-                   const char *const *known, size_t n)
+                   const char *const *known, size_t n, const char *else_where)
 {
     struct ds_buf text = {0}, list = {0};
     ds_buf_escape(&text, w->text, (size_t)-1);
@@ -343,7 +344,7 @@ static int unknown(struct ds_error *err, const char *spec, const char *what, con
     if (near >= 0)
         ds_hint(err, "did you mean %s? known: %s", known[near], list.data ? list.data : "");
     else
-        ds_hint(err, "known: %s", list.data ? list.data : "");
+        ds_hint(err, "known: %s%s", list.data ? list.data : "", else_where);
     ds_buf_free(&text);
     ds_buf_free(&list);
     ds_buf_free(&whole);
@@ -377,7 +378,7 @@ static int start_set(const char *spec, const struct word *w, struct ds_kernel_se
         }
         return 0;
     }
-    return unknown(err, spec, "set", w, names, n_sets);
+    return unknown(err, spec, "set", w, names, n_sets, "");
 }
 
 static void unknown_variant(const char *spec, int device, int op, const struct word *w,
@@ -393,7 +394,7 @@ static void unknown_variant(const char *spec, int device, int op, const struct w
             known[n++] = k->name;
     char what[48] = "variant of ";
     strncat(what, op_names[op], sizeof what - strlen(what) - 1);
-    unknown(err, spec, what, w, known, n);
+    unknown(err, spec, what, w, known, n, "; one of your own comes with --plugin FILE.so");
     free(known);
 }
 
@@ -451,7 +452,7 @@ static const char * override(const char *spec, const char *p, unsigned *seen,
     p = take_word(p, "+=", &op_word);
     int op = ds_op_parse(op_word.text);
     if (op < 0) {
-        unknown(err, spec, "op", &op_word, op_names, DS_OP_COUNT);
+        unknown(err, spec, "op", &op_word, op_names, DS_OP_COUNT, "");
         return NULL;
     }
     if (*p != '=') {

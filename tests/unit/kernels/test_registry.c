@@ -139,7 +139,7 @@ static void test_set_errors(void **state)
          "known: openblas, cblas, cblas-packed, split-k"},
         {"vendor+matmul=pined", "unknown variant of matmul 'pined'", "did you mean pinned?"},
         {"vendor+matmul=rows", "unknown variant of matmul 'rows'",
-         "known: openblas, cblas, cblas-packed, split-k"},
+         "one of your own comes with --plugin FILE.so"},
         {"vendor+matmul=pinned+matmul=pinned", "op matmul is given a variant twice", ""},
         {"pinned\033[31m", "unknown set 'pinned\\x1b[31m'", "known"},
         {"vendor=pinned", "unknown set", "known"},
