@@ -367,7 +367,9 @@ static void add_choice(const struct ds_explanation *x, struct ds_buf *out)
             if (shown == 2)
                 break; /* of rounded logits there may be many */
         }
-        if (!shown) {
+        if (!shown && c->part[s][0]) {
+            ds_buf_puts(out, c->part[s]);
+        } else if (!shown) {
             ds_explain_rule_text(0, n, rule, sizeof rule);
             ds_buf_printf(out, "no rule gives all rows; %s: %" PRIu64 " of %" PRIu64, rule,
                           c->given[s][0], c->rows);

@@ -108,8 +108,16 @@ void judge_kind(const struct ds_analysis *a, struct ds_finding *f, const struct 
                 const struct ds_structure *structure);
 /* What of the kernel's weights and hyperparameters differs, where something does. */
 void data_text(const struct ds_analysis *a, uint32_t site, char *text, size_t size);
-/* For choices and whole numbers: 1 and the kind is told, or 0. c: the rows that are judged. */
-int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f);
+/* For choices and whole numbers: 1 and the kind is told, or 0; -1: an error. c: the rows that are judged. */
+int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f,
+                 struct ds_error *err);
+/* Adds to its evidence of which part of all there is one side's choices are the largest, if it is of one. */
+int tell_choice_part(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f,
+                     struct ds_error *err);
+/* The ids of a dumped row, as long as the site is wide; *out NULL where they are not in the record. -1: they
+ * could not be asked for. */
+int ids_of(const struct ds_analysis *a, uint64_t digest, uint32_t width, int32_t **out,
+           struct ds_error *err);
 
 /* verdict_places.c: rows that stand in the wrong place: those of this side that are elsewhere in the reference; if
  * most are not, the reference's that are elsewhere on this one. Returns the share of the rows, and says where. */

@@ -66,10 +66,8 @@ void compare_experts(const struct ds_analysis *a, uint32_t arm, uint32_t ref, co
 
 /* ---- which experts --------------------------------------------------------------------------- */
 
-/* The ids of a dumped row, as long as the site is wide; *out NULL where they are not in the record. -1: they
- * could not be asked for. */
-static int ids_of(const struct ds_analysis *a, uint64_t digest, uint32_t width, int32_t **out,
-                  struct ds_error *err)
+int ids_of(const struct ds_analysis *a, uint64_t digest, uint32_t width, int32_t **out,
+           struct ds_error *err)
 {
     struct ds_blob b = {0};
     *out = NULL;

@@ -66,7 +66,8 @@ static int follow_choices(const struct ds_analysis *a, const struct chosen *c,
     return rows > 0;
 }
 
-int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f)
+int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_finding *f,
+                 struct ds_error *err)
 {
     const struct ds_site *s = &a->h->sites[f->site];
     if (f->label == DS_LABEL_ORIGIN && follow_choices(a, c, f)) {
@@ -99,5 +100,5 @@ int judge_choice(const struct ds_analysis *a, const struct chosen *c, struct ds_
     else
         snprintf(f->why, sizeof f->why, "other choices from equal %s",
                  strcmp(s->op, "sample") == 0 ? "logits" : "scores");
-    return 1;
+    return tell_choice_part(a, c, f, err) != 0 ? -1 : 1;
 }

@@ -124,7 +124,11 @@ static int size_chosen(const struct ds_analysis *a, const struct chosen *of, str
         own = z;
     }
     own.compared = rows_compared(a, f, &alike);
-    int chosen = judge_choice(a, &alike, f);
+    int chosen = judge_choice(a, &alike, f, err);
+    if (chosen < 0) {
+        evidence_close(&e);
+        return -1;
+    }
     if (!chosen && z.rows == 0)
         snprintf(f->why, sizeof f->why, "the record holds no sizes for these rows");
     if (!chosen && z.rows == 0 && a->options.data_differs && a->options.data_differs[f->site]) {

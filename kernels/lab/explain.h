@@ -4,6 +4,7 @@
 #ifndef DS_LAB_EXPLAIN_H
 #define DS_LAB_EXPLAIN_H
 
+#include "base/choice.h"
 #include "base/error.h"
 #include "kernels/lab/any_args.h"
 #include "kernels/lab/order_tree.h"
@@ -401,6 +402,8 @@ struct ds_explain_choice {
     size_t row;         /* the first row that differs: A chose a where B chose b */
     int32_t a, b;
     double margin; /* of their logits, A's side */
+    /* Where no rule gives a side's: of which part of the logits they are the largest; "". */
+    char part[DS_SIDES][DS_CHOICE_TEXT];
 };
 /* Of ops that choose (ds_explain_chooses). */
 int ds_explain_choose(const struct ds_explain *e, struct ds_explain_choice *out,

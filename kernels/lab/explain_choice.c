@@ -2,6 +2,7 @@
  * logits are rounded first and which index wins a tie. Pure; knows no kernel. */
 #include "kernels/lab/explain_formula.h"
 
+#include "base/choice.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 
@@ -140,6 +141,30 @@ static void count_rules(const struct ds_explain *e, int64_t n, int64_t top, floa
             }
 }
 
+/* Sides whose choices no rule gives: whether they are the largest of a part of the logits. */
+static int look_for_parts(const struct ds_explain *e, int64_t n, int64_t top,
+                          struct ds_explain_choice *out, struct ds_error *err)
+{
+    struct ds_choice_row *rows = ds_calloc(e->n_rows, sizeof *rows, "choices", err);
+    int32_t *ids = ds_calloc(e->n_rows * (size_t)top, sizeof *ids, "choices", err);
+    uint8_t *used = ds_calloc((size_t)n, 1, "choices", err);
+    const int rc = rows && ids && used ? 0 : -1;
+    for (int s = 0; s < DS_SIDES && rc == 0; s++) {
+        for (size_t r = 0; r < e->n_rows; r++) {
+            for (int64_t k = 0; k < top; k++)
+                ids[(int64_t)r * top + k] = id_of(&e->rows[r], s, k);
+            rows[r] = (struct ds_choice_row){e->rows[r].input[s].in[0], ids + (int64_t)r * top};
+        }
+        if (out->rule[s] < 0)
+            ds_choice_part(rows, e->n_rows, n, top, e->op == DS_OP_ROUTER ? "experts" : "tokens",
+                           used, out->part[s]);
+    }
+    free(rows);
+    free(ids);
+    free(used);
+    return rc;
+}
+
 int ds_explain_choose(const struct ds_explain *e, struct ds_explain_choice *out,
                       struct ds_error *err)
 {
@@ -162,6 +187,7 @@ int ds_explain_choose(const struct ds_explain *e, struct ds_explain_choice *out,
             if (out->given[s][rule] == out->rows)
                 out->rule[s] = rule;
     }
+    rc = rc ? rc : look_for_parts(e, n, top, out, err);
     free(seen);
     free(ids);
     return rc;
@@ -207,6 +233,11 @@ void ds_explain_judge_choice(const struct ds_explain *e, const struct ds_explain
                 return;
             }
             v->basis = DS_BASIS_FIT;
+            if (c->part[s][0]) {
+                snprintf(v->why, sizeof v->why, "from equal logits %c chose %s%s", s ? 'B' : 'A',
+                         c->part[s], tie);
+                return;
+            }
             snprintf(
                 v->why, sizeof v->why,
                 "from equal logits %c chose what no rule gives: neither the largest nor those of "

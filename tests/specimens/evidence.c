@@ -53,6 +53,89 @@ LAUNCH(tail_bf16)
     return 0;
 }
 
+/* ---- experts --------------------------------------------------------------------------------- */
+
+enum route {
+    ROUTE,
+    FIRST_HALF, /* the second half of the list is not looked at */
+    EVEN_ONLY,  /* every second logit is skipped: a stride of two */
+    LOST_ONE,   /* expert 3 is never chosen */
+    ONE_GROUP,  /* both are of the group of four in which the largest is */
+    EACH_HALF,  /* one of each half of the list, as where two threads have one each */
+    SECOND_ON   /* the largest is left out */
+};
+
+static int looks_at(const struct ds_router_args *a, const int32_t *ids, int64_t k, int64_t e,
+                    int how)
+{
+    switch (how) {
+    case FIRST_HALF:
+        return e < a->experts / 2;
+    case EVEN_ONLY:
+        return e % 2 == 0;
+    case LOST_ONE:
+        return e != 3;
+    case ONE_GROUP:
+        return k == 0 || e / 4 == ids[0] / 4;
+    case EACH_HALF:
+        return k == 0 || e / (a->experts / 2) != ids[0] / (a->experts / 2);
+    default:
+        return 1;
+    }
+}
+
+static int32_t next_best(const struct ds_router_args *a, const float *x, const int32_t *ids,
+                         int64_t k, int how)
+{
+    int32_t best = -1;
+    for (int64_t e = 0; e < a->experts; e++) {
+        int taken = 0;
+        for (int64_t l = 0; l < k; l++)
+            taken |= ids[l] == e;
+        if (!taken && looks_at(a, ids, k, e, how) && (best < 0 || x[e] > x[best]))
+            best = (int32_t)e;
+    }
+    return best;
+}
+
+static int choose(const struct ds_router_args *a, int how)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *x = a->logits + r * a->ldx;
+        int32_t ids[64], *to = a->ids + r * a->top_k;
+        float *w = a->weights + r * a->top_k, most = x[0], all = 0.0f, chosen = 0.0f;
+        const int64_t behind = how == SECOND_ON;
+        for (int64_t k = 0; k < a->top_k + behind && k < 64; k++)
+            ids[k] = next_best(a, x, ids, k, how);
+        for (int64_t e = 0; e < a->experts; e++)
+            most = fmaxf(most, x[e]);
+        for (int64_t e = 0; e < a->experts; e++)
+            all += expf(x[e] - most);
+        for (int64_t k = 0; k < a->top_k; k++) {
+            to[k] = ids[k + behind];
+            chosen += w[k] = expf(x[to[k]] - most) / all;
+        }
+        for (int64_t k = 0; k < a->top_k && a->normalise; k++)
+            w[k] /= chosen;
+    }
+    return 0;
+}
+
+#define CHOOSES(NAME, HOW)                                                                         \
+    LAUNCH(NAME)                                                                                   \
+    {                                                                                              \
+        UNUSED;                                                                                    \
+        return choose(args, HOW);                                                                  \
+    }
+
+CHOOSES(choose, ROUTE)
+CHOOSES(choose_half, FIRST_HALF)
+CHOOSES(choose_even, EVEN_ONLY)
+CHOOSES(choose_without, LOST_ONE)
+CHOOSES(choose_group, ONE_GROUP)
+CHOOSES(choose_each, EACH_HALF)
+CHOOSES(choose_second, SECOND_ON)
+
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
 enum reduce {
@@ -99,6 +182,14 @@ REDUCES(even_ranks, EVEN)
 REDUCES(round_short, ROUND)
 
 const struct ds_kernel specimen_evidence[] = {
+    SPECIMEN(DS_OP_ROUTER, "choose", "nothing wrong", choose_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-too", "the same", choose_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-half", "the first half of the list", choose_half_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-even", "a stride of two", choose_even_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-without", "never expert 3", choose_without_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-group", "of one group", choose_group_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-each", "one of each half", choose_each_launch),
+    SPECIMEN(DS_OP_ROUTER, "choose-second", "from the second on", choose_second_launch),
     SPECIMEN(DS_OP_ALLREDUCE, "largest-of", "the largest of the ranks", largest_of_launch),
     SPECIMEN(DS_OP_ALLREDUCE, "largest-size-of", "the largest in size", largest_size_of_launch),
     SPECIMEN(DS_OP_ALLREDUCE, "even-ranks", "every second rank", even_ranks_launch),
