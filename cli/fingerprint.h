@@ -40,6 +40,7 @@ struct ds_fp_sequence {
     struct ds_fp_token *tokens;
     size_t n_tokens, cap_tokens;
     int open; /* pieces of it, from a stream, may follow */
+    int failed; /* the server gave an error instead: it has no tokens, and keeps its place among the others */
 };
 
 struct ds_fp_file {
@@ -50,6 +51,10 @@ struct ds_fp_file {
         *system; /* of the first that says so: model, system_fingerprint; NULL: none does */
     struct ds_fp_sequence *sequences;
     size_t n, cap;
+    size_t
+        n_failed; /* of these, errors of the server; the first one's line, and what it says (NULL: nothing) */
+    size_t failed_line;
+    char *failure;
 };
 
 /* Every line a response: chat (choices[].logprobs.content) or completion (tokens, token_logprobs, top_logprobs), or a

@@ -128,7 +128,12 @@ int ds_fp_read(const char *path, struct ds_fp_file *out, struct ds_error *err)
         rc = ds_fail(err, "cannot read '%s': %s", path, strerror(errno));
     ds_buf_free(&text);
     fclose(f);
-    return rc == 0 && out->n == 0 ? ds_fail(err, "%s: no responses", path) : rc;
+    if (rc == 0 && out->n == 0)
+        return ds_fail(err, "%s: no responses", path);
+    return rc == 0 && out->n == out->n_failed
+               ? ds_fail(err, "%s: no responses, only errors of the server; line %zu: '%.200s'",
+                         path, out->failed_line, out->failure ? out->failure : "")
+               : rc;
 }
 
 void ds_fp_file_free(struct ds_fp_file *f)
@@ -144,6 +149,7 @@ void ds_fp_file_free(struct ds_fp_file *f)
         free(s->request);
     }
     free(f->sequences);
+    free(f->failure);
     free(f->model);
     free(f->system);
     *f = (struct ds_fp_file){.path = f->path};

@@ -182,6 +182,8 @@ static int sorted(const struct ds_fp_file *f, const struct ds_fp_sequence ***out
 static void add_pair(struct ds_fp_result *r, const struct ds_fp_sequence *a,
                      const struct ds_fp_sequence *b)
 {
+    if (a->failed || b->failed)
+        return; /* neither has a partner */
     struct ds_fp_pair *p = &r->pairs[r->n_pairs++];
     *p = (struct ds_fp_pair){.a = a, .b = b};
     ds_fp_align(p);

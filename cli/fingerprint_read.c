@@ -507,6 +507,45 @@ static int read_concurrency(const json_t *line, const json_t *body, int32_t *out
     return 0;
 }
 
+/* An error instead of a response: OpenAI's {"error": {"message": ...}}, also in a batch's line, whose status says so, too;
+ * vLLM's {"object": "error", "message": ...}. *message: what it says, or NULL. */
+static int is_failure(const json_t *line, const json_t *body, const char **message)
+{
+    const json_t *errors[] = {json_object_get(body, "error"), json_object_get(line, "error")},
+                 *status = json_object_get(json_object_get(line, "response"), "status_code");
+    const char *object = json_string_value(json_object_get(body, "object"));
+    int failed = json_is_integer(status) && json_integer_value(status) >= 400;
+    *message = NULL;
+    if (object && strcmp(object, "error") == 0) {
+        *message = json_string_value(json_object_get(body, "message"));
+        return 1;
+    }
+    for (int i = 0; i < 2; i++) {
+        const char *text = json_is_string(errors[i])
+                               ? json_string_value(errors[i])
+                               : json_string_value(json_object_get(errors[i], "message"));
+        failed |= errors[i] && !json_is_null(errors[i]);
+        *message = *message ? *message : text;
+    }
+    return failed;
+}
+
+static int keep_failure(const char *message, const struct place *p, struct ds_fp_file *out,
+                        struct ds_error *err)
+{
+    struct ds_fp_sequence *s = new_sequence(out, p, err);
+    if (!s)
+        return -1;
+    s->failed = 1;
+    s->open = 0;
+    if (out->n_failed++ > 0)
+        return 0;
+    out->failed_line = p->line;
+    return !message || (out->failure = strdup(message))
+               ? 0
+               : ds_fail(err, "out of memory for an error");
+}
+
 int ds_fp_read_response(const json_t *j, size_t line, int streamed, struct ds_fp_file *out,
                         struct ds_error *err)
 {
@@ -528,7 +567,9 @@ int ds_fp_read_response(const json_t *j, size_t line, int streamed, struct ds_fp
     if (p.piece && json_is_array(choices) && json_array_size(choices) == 0)
         return 0; /* what was used, behind the last piece */
     if (!json_is_array(choices) || json_array_size(choices) == 0) {
-        const int rc = read_native(body, &p, out, err);
+        const char *message;
+        const int rc = is_failure(j, body, &message) ? keep_failure(message, &p, out, err)
+                                                     : read_native(body, &p, out, err);
         return rc <= 0 ? rc : ds_fail(err, "no response with choices");
     }
     for (size_t i = 0; i < json_array_size(choices); i++)

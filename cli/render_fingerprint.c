@@ -269,13 +269,31 @@ static void put_answer(struct ds_buf *out, const struct ds_fp_result *r)
     ds_buf_puts(out, "\n");
 }
 
+/* What the servers gave errors for. */
+static void put_failures(struct ds_buf *out, const struct ds_fp_result *r)
+{
+    const struct ds_fp_file *side[] = {r->a, r->b};
+    for (int i = 0; i < 2; i++) {
+        if (side[i]->n_failed == 0)
+            continue;
+        ds_buf_printf(out, "\n%-14s%zu of %c: an error of the server instead, first in line %zu",
+                      "", side[i]->n_failed, 'A' + i, side[i]->failed_line);
+        if (side[i]->failure) {
+            ds_buf_puts(out, ": '");
+            ds_buf_escape(out, side[i]->failure, strnlen(side[i]->failure, 120));
+            ds_buf_puts(out, "'");
+        }
+    }
+}
+
 void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_fp_result *r)
 {
     ds_buf_puts(out, "fingerprint   A ");
     ds_buf_escape(out, r->a->path, (size_t)-1);
     ds_buf_puts(out, ", B ");
     ds_buf_escape(out, r->b->path, (size_t)-1);
-    ds_buf_printf(out, "\n%-14s%zu pairs by %s", "", r->n_pairs, r->paired_by);
+    ds_buf_printf(out, "\n%-14s%zu pair%s by %s", "", r->n_pairs, ds_plural((long long)r->n_pairs),
+                  r->paired_by);
     if (r->unpaired_a || r->unpaired_b)
         ds_buf_printf(out, "; %zu of A and %zu of B without a partner", r->unpaired_a,
                       r->unpaired_b);
@@ -292,6 +310,7 @@ void ds_fp_text(struct ds_buf *out, const struct ds_options *o, const struct ds_
         ds_buf_escape(out, r->repeated, (size_t)-1);
         ds_buf_puts(out, "): these are paired in the order of their lines");
     }
+    put_failures(out, r);
     ds_buf_printf(out,
                   "\n%-14sd = A - B in nats; r = exp(-d), clipped: outside of 1 - %g .. 1 + %g\n",
                   "", r->eps, r->eps);
@@ -436,6 +455,8 @@ int ds_fp_json(struct ds_buf *out, const struct ds_fp_result *r, struct ds_error
     json_object_set_new(j, "paired_by", json_string(r->paired_by));
     json_object_set_new(j, "unpaired_a", ds_json_whole(r->unpaired_a));
     json_object_set_new(j, "unpaired_b", ds_json_whole(r->unpaired_b));
+    json_object_set_new(j, "failed_a", ds_json_whole(r->a->n_failed));
+    json_object_set_new(j, "failed_b", ds_json_whole(r->b->n_failed));
     json_object_set_new(j, "repeated_a", ds_json_whole(r->repeated_a));
     json_object_set_new(j, "repeated_b", ds_json_whole(r->repeated_b));
     json_object_set_new(j, "tokens_alone_a", ds_json_whole(r->alone_a));

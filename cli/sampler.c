@@ -43,8 +43,8 @@ static int parse(const struct entry *e, const char *text, struct ds_sampler *s)
         return 0;
     }
     const float v = strtof(text, &end);
-    if (end == text || *end || !isfinite(v))
-        return -1;
+    if (end == text || *end || !isfinite(v) || (v == 0 && strtod(text, NULL) != 0))
+        return -1; /* 1e-60 is no f32, and 0 means something else */
     memcpy(to, &v, sizeof v);
     return 0;
 }
@@ -61,7 +61,11 @@ int ds_cli_sampler(const struct ds_options *o, struct ds_sampler *s, struct ds_e
         if (text && parse(e, text, s) != 0)
             return ds_fail(err, "--%s '%.40s' is no number that it could be", e->option, text);
     }
-    return ds_sampler_check(s, NULL, err);
+    /* What does nothing at temperature 0 is asked for all the same: a number that could not be is a mistake. */
+    struct ds_sampler drawing = *s;
+    if (s->temperature == 0.0f)
+        drawing.temperature = 1;
+    return ds_sampler_check(&drawing, NULL, err);
 }
 
 int ds_sampler_keep(struct ds_header *h, const struct ds_sampler *given, struct ds_error *err)

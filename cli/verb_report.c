@@ -61,7 +61,13 @@ static int add_record(struct ds_report_maker *m, const char *path, struct ds_err
         return ds_report_responses(m, path, err);
     if (ds_record_open(path, &r, err) != 0)
         return -1;
-    int rc = m->times ? ds_report_times_record(m->times, path, r, err) : 0;
+    const size_t arms = ds_record_header(r)->n_arms;
+    int rc =
+        m->arm >= 0 && (uint64_t)m->arm >= arms
+            ? ds_fail(err, "unknown arm %lld: the record has 0..%zu", (long long)m->arm, arms - 1)
+            : 0;
+    if (rc == 0 && m->times)
+        rc = ds_report_times_record(m->times, path, r, err);
     if (rc == 0)
         rc = ds_report_is_serving(ds_record_header(r)) ? ds_report_serving(m, path, r, err)
                                                        : ds_report_sweep(m, path, r, err);

@@ -291,7 +291,7 @@ PYTHON
     printf 'data: {%s}\n\ndata: {%s}\n\ndata: {"stop": true, "stop_type": "limit"}\n' "$p" "$p" >"$dir/b.jsonl"
     ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
     expect 0
-    has "$dir/out" "1 pairs by order: equal 1"
+    has "$dir/out" "1 pair by order: equal 1"
     has "$dir/out" "same: 2 log-probabilities are equal"
     echo '{"text": "a", "meta_info": {"id": "x", "finish_reason": null, "output_token_logprobs": [[-1, 5, null]]}}' >"$dir/a.jsonl"
     ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl"
@@ -365,6 +365,10 @@ test_mistakes_name_file_and_line() {
     echo '{"error": {"message": "overloaded"}}' >"$dir/c.jsonl"
     ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl"
     expect 2
+    has "$dir/err" "c.jsonl: no responses, only errors of the server; line 1: 'overloaded'"
+    echo '{}' >"$dir/c.jsonl"
+    ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl"
+    expect 2
     has "$dir/err" "c.jsonl, line 1: no response with choices"
     echo '{"choices": [{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1]}}]}' >"$dir/c.jsonl"
     ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl"
@@ -380,6 +384,32 @@ test_mistakes_name_file_and_line() {
     ds fingerprint "$dir/a.jsonl" "$dir/b.jsonl" --eps 1.5
     expect 2
     has "$dir/err" "--eps '1.5' is no number between 0 and 1"
+}
+
+# A server's error, in any of the forms in which it stands among responses, is no answer and no reason to stop: the others stay in
+# their places beside their partners.
+test_errors_of_the_server_keep_their_place() {
+    need python3
+    make none "$dir"
+    sed -i 's/"id": "[^"]*"/"id": null/; s/"custom_id": "[^"]*"/"custom_id": null/' "$dir/a.jsonl" "$dir/b.jsonl"
+    ds fingerprint "$dir/a.jsonl" "$dir/a.jsonl"
+    expect 0
+    has "$dir/out" " by order"
+    for failed in '{"error": {"message": "overloaded", "type": "server_error"}}' '{"object": "error", "message": "overloaded", "code": 400}' \
+        '{"response": {"status_code": 500, "body": {"error": {"message": "overloaded"}}}, "error": null}' \
+        '{"response": null, "error": {"code": "batch_expired", "message": "overloaded"}}' '{"error": "overloaded"}'; do
+        { head -n 4 "$dir/a.jsonl"; echo "$failed"; tail -n +6 "$dir/a.jsonl"; } >"$dir/c.jsonl"
+        ds fingerprint "$dir/a.jsonl" "$dir/c.jsonl"
+        expect 2
+        has "$dir/out" "13 pairs by order; 1 of A and 1 of B without a partner: equal 13"
+        has "$dir/out" "1 of B: an error of the server instead, first in line 5: 'overloaded'"
+        has "$dir/out" "fingerprint: incomplete: "
+        ds fingerprint "$dir/c.jsonl" "$dir/a.jsonl" --json
+        has "$dir/out" '"failed_a": 1'
+        has "$dir/out" '"failed_b": 0'
+    done
+    ds fingerprint "$dir/b.jsonl" "$dir/c.jsonl"
+    expect 1
 }
 
 run_tests

@@ -62,7 +62,7 @@ test_a_run() {
     has "$dir/err" "the record has no figure 'tree'"
     ds report "$dir/a.h5" --figure heat --arm 7
     expect 2
-    has "$dir/err" "arm 7 has no complete trial"
+    has "$dir/err" "unknown arm 7: the record has 0..1"
 }
 
 test_a_storm() {
@@ -85,6 +85,12 @@ test_a_storm() {
     ds report "$dir/a.h5" --figure tree --arm 1
     expect 2
     has "$dir/err" "nothing to draw: Nothing parts"
+    for arm in 2 99999; do
+        ds report "$dir/a.h5" --arm $arm -o "$dir/none.html"
+        expect 2
+        has "$dir/err" "unknown arm $arm: the record has 0..1"
+    done
+    [ ! -e "$dir/none.html" ]
     ds report "$dir/a.h5" --figure heat
     expect 2
     has "$dir/err" "the record has no figure 'heat'"

@@ -151,7 +151,8 @@ test_a_lock_draws_again() {
 test_mistakes() {
     for mistake in "--temperature -1:a temperature of -1" "--temperature warm:no number" "--temperature inf:no number" \
         "--temperature 1 --top-p 0:top-p 0; it is above 0" "--temperature 1 --top-p 1.5:top-p 1.5" "--temperature 1 --min-p 2:min-p 2" \
-        "--temperature 1 --repetition-penalty 0:a repetition penalty of 0" "--top-k -1:top-k" "--temperature 1 --device sim --graph on:tokens are drawn on the host"; do
+        "--temperature 1 --repetition-penalty 0:a repetition penalty of 0" "--top-k -1:top-k" "--top-p 1.5:top-p 1.5" "--repetition-penalty 0:a repetition penalty of 0" \
+        "--temperature 1e-60:--temperature '1e-60' is no number" "--temperature 1 --device sim --graph on:tokens are drawn on the host"; do
         # shellcheck disable=SC2086
         ds run -m "$tiny" --batch 1 ${mistake%%:*} --no-record
         expect 2

@@ -363,6 +363,41 @@ END
     has "$dir/err" "no line has a SchedulerOutput"
 }
 
+# Older logs have an object for each known request, or flags for the resumed ones; workers each print all steps.
+test_vllm_logs_of_other_versions() {
+    need python3
+    tail="total_num_scheduled_tokens=9, scheduled_spec_decode_tokens={}, finished_req_ids=[])"
+    new="scheduled_new_reqs=[NewRequestData(req_id=a,prompt_token_ids_len=2,mm_inputs=[],sampling_params=SamplingParams(n=1, stop=[]),block_ids=[[8]],num_computed_tokens=0,lora_request=None)]"
+    one="CachedRequestData(req_id='b', resumed_from_preemption=false, new_token_ids=[7], new_block_ids=[[86]], num_computed_tokens=256)"
+    two="CachedRequestData(req_id='c', resumed_from_preemption=true, new_token_ids=[], new_block_ids=[[9]], num_computed_tokens=0)"
+    counts="num_scheduled_tokens={a: 2, b: 1, c: 6}, $tail"
+    cat >"$dir/want" <<'END'
+{"batch": [{"request": 0, "new": 2, "cached": 0, "begins": true}, {"request": 1, "new": 1, "cached": 256}, {"request": 2, "new": 6, "cached": 0, "begins": true}]}
+END
+    echo "ERROR 05-30 [dump_input.py:79] SchedulerOutput($new, scheduled_cached_reqs=[$one, $two], $counts" >"$dir/log"
+    flags="CachedRequestData(req_ids=['b', 'c'], resumed_from_preemption=[false, true], new_token_ids=[], new_block_ids=[null,null], num_computed_tokens=[256, 0])"
+    echo "(EngineCore_DP0 pid=1) ERROR 11-25 [dump_input.py:76] SchedulerOutput($new, scheduled_cached_reqs=$flags, $counts" >"$dir/log2"
+    set="CachedRequestData(req_ids=['b', 'c'],resumed_req_ids={'c'},new_token_ids_lens=[],all_token_ids_lens={},new_block_ids=[None, None],num_computed_tokens=[256, 0],num_output_tokens=[9, 0])"
+    for w in 0 1; do echo "(EngineCore pid=1) (Worker_TP$w pid=$w) INFO 08-31 [w.py:9] SchedulerOutput($new, scheduled_cached_reqs=$set, $counts"; done >"$dir/log3"
+    for log in log log2 log3; do
+        run python3 tests/tools/schedule_from_vllm.py "$dir/$log"
+        expect 0
+        same_files "$dir/want" "$dir/out"
+    done
+    # Engines of their own have steps of their own.
+    sed -i '2s/c: 6/c: 5/' "$dir/log3"
+    run python3 tests/tools/schedule_from_vllm.py "$dir/log3"
+    expect 1
+    empty "$dir/out"
+    has "$dir/err" "'Worker_TP0 pid=0' and 'Worker_TP1 pid=1' have other steps"
+    run python3 tests/tools/schedule_from_vllm.py "$dir/log3" --process "Worker_TP0 pid=0"
+    expect 0
+    same_files "$dir/want" "$dir/out"
+    run python3 tests/tools/schedule_from_vllm.py "$dir/nothing"
+    expect 1
+    hasnt "$dir/err" Traceback
+}
+
 # bad LINE TEXT: a schedule of two good lines and LINE is refused with TEXT, naming line 3.
 bad() {
     printf '%s\n' '{"batch": [{"request": 0, "new": 2, "cached": 0}]}' '{"batch": [{"request": 0, "new": 2, "cached": 2}]}' "$1" >"$dir/bad.jsonl"
