@@ -12,7 +12,8 @@ const struct ds_kernel *const *ds_plugin_kernels(uint32_t abi)
         specimen_more,          specimen_extra,   specimen_inner,
         specimen_later,         specimen_moved,   specimen_battery,
         specimen_battery_other, specimen_planted, specimen_planted_attention,
-        specimen_planted_other, specimen_evidence};
+        specimen_planted_other, specimen_evidence,
+        specimen_parted};
     static const struct ds_kernel *all[MOST + 1];
     size_t n = 0;
     if (abi != DS_KERNEL_ABI)
