@@ -43,10 +43,14 @@ struct ds_device_call {
 #define DS_DEVICE_MULTIPROCESSORS 132 /* where the caller does not say what the device has */
 #define DS_DEVICE_KERNEL(NAME)    ds_cuda_##NAME
 
-/* Faults that come of a launch that was made before this one: the context is of no use any more. */
+/* Faults that come of a launch that was made before this one: the context is of no use any more. Among their numbers are two of
+ * launches that were not made: for too many registers (cudaErrorLaunchOutOfResources), too large a cooperative one. */
 static inline int ds_device_is_fault(cudaError_t e)
 {
-    return e >= 700 && e < 900;
+    enum { ECC = 214, NVLINK = 220, CONTAINED = 226, OUT_OF_RESOURCES = 701, TOO_LARGE = 720 };
+    const int n = (int)e;
+    return (n >= 700 && n < 800 && n != OUT_OF_RESOURCES && n != TOO_LARGE) || n == ECC ||
+           n == NVLINK || n == CONTAINED;
 }
 
 static inline int ds_device_launched(const struct ds_device_call &call, const char *kernel)

@@ -248,6 +248,20 @@ test_a_kernel_at_an_illegal_address() {
     has "$dir/err" "layer 0 q_rope: rope/pinned"
 }
 
+# A launch that is not made is that kernel's, and no fault of one before it.
+test_a_kernel_with_too_many_registers() {
+    with_library
+    trial resources=rope
+    expect 2
+    has "$dir/err" "layer 0 q_rope: rope/pinned: kernel rope_pinned<T> on ("
+    has "$dir/err" "too many resources requested for launch (cudaErrorLaunchOutOfResources)"
+    hasnt "$dir/err" "a kernel before"
+    # The device is as good as before.
+    cuda resources=softmax_pinned check softmax/pinned --device cuda --shape width=40 --threads 1
+    hasnt "$dir/out" "a kernel before"
+    has "$dir/out" "too many resources requested for launch"
+}
+
 test_a_kernel_that_never_ends() {
     with_library
     trial hang=attention_pinned

@@ -4,7 +4,7 @@
  * that would wait for a kernel that does not end, each is an error, or ends the process where CUDA would block for ever.
  *
  * DS_TEST_CUDA has what goes wrong, separated by commas: devices=N, driver=VERSION, nocode, memory=BYTES, fault=KERNEL (an
- * illegal address; it shows when something waits, or at a later launch), hang=KERNEL (never ends), pageable (a copy from
+ * illegal address; it shows when something waits, or at a later launch), hang=KERNEL (never ends), resources=KERNEL (is not launched: more registers than there are), pageable (a copy from
  * the host's memory is made when its turn comes), fails=FUNCTION or fails=FUNCTION:N (the Nth call of it is an
  * unknown error; cublasLt's, too). */
 #include "tests/cuda/cuda_runtime.h"
@@ -43,7 +43,7 @@ namespace
 struct {
     pid_t process; /* that made the first call */
     int devices, driver, nocode;
-    char fault[64], hang[64], fails[64];
+    char fault[64], hang[64], fails[64], resources[64];
     int fails_at, pageable;
     int current;
     cudaError_t last, pending, sticky;
@@ -77,6 +77,7 @@ void read_environment(void)
     char text[64];
     text_of(asked, "fault=", cuda.fault, sizeof cuda.fault);
     text_of(asked, "hang=", cuda.hang, sizeof cuda.hang);
+    text_of(asked, "resources=", cuda.resources, sizeof cuda.resources);
     text_of(asked, "devices=", text, sizeof text);
     cuda.devices = *text ? atoi(text) : 1;
     if (visible && !*visible)
@@ -188,6 +189,7 @@ cudaError_t not_captured(void)
     X(cudaErrorSymbolNotFound, "named symbol not found")                                           \
     X(cudaErrorNotReady, "device not ready")                                                       \
     X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                         \
+    X(cudaErrorLaunchOutOfResources, "too many resources requested for launch")                    \
     X(cudaErrorUnknown, "unknown error")                                                           \
     X(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")       \
     X(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during "        \
@@ -451,6 +453,10 @@ void ds_test_cuda_launch(const char *kernel, const void *entry, size_t shared, c
     *run = 0;
     if (begin() != cudaSuccess || check_stream(s) != cudaSuccess)
         return;
+    if (*cuda.resources && strstr(kernel, cuda.resources)) {
+        says(cudaErrorLaunchOutOfResources);
+        return;
+    }
     if (!may_have({entry, shared})) {
         says(cudaErrorInvalidValue);
         return;

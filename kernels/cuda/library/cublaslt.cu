@@ -509,14 +509,83 @@ int launch_as(const void *args, const struct ds_exec *exec, const struct mode *m
 }
 
 /* Rows and columns of a tile, as the library names them: of y^T. */
-const struct {
+struct tile {
     int rows, columns;
-} tiles[] = {{0, 0},     {8, 8},     {8, 16},    {16, 8},   {8, 32},   {16, 16},
-             {32, 8},    {8, 64},    {16, 32},   {32, 16},  {64, 8},   {32, 32},
-             {32, 64},   {64, 32},   {32, 128},  {64, 64},  {128, 32}, {64, 128},
-             {128, 64},  {64, 256},  {128, 128}, {256, 64}, {64, 512}, {128, 256},
-             {256, 128}, {512, 64},  {64, 96},   {96, 64},  {96, 128}, {128, 160},
-             {160, 128}, {192, 128}, {128, 192}, {128, 96}, {32, 256}, {256, 32}};
+};
+constexpr struct tile FIRST_TILES[] = {
+    {0, 0},     {8, 8},    {8, 16},   {16, 8},   {8, 32},    {16, 16},   {32, 8},    {8, 64},
+    {16, 32},   {32, 16},  {64, 8},   {32, 32},  {32, 64},   {64, 32},   {32, 128},  {64, 64},
+    {128, 32},  {64, 128}, {128, 64}, {64, 256}, {128, 128}, {256, 64},  {64, 512},  {128, 256},
+    {256, 128}, {512, 64}, {64, 96},  {96, 64},  {96, 128},  {128, 160}, {160, 128}, {192, 128},
+    {128, 192}, {128, 96}, {32, 256}, {256, 32}};
+constexpr struct tile LAST_TILES[] = {{256, 512}, {256, 1024}, {512, 512}, {512, 1024}};
+
+constexpr int is_first(int rows, int columns)
+{
+    for (const struct tile &t : FIRST_TILES)
+        if (t.rows == rows && t.columns == columns)
+            return 1;
+    return 0;
+}
+
+/* Two series follow the first ones: rows by 8 and columns by 64 with up to 49152 elements, then rows by 64 and columns by 8 with up
+ * to 65536; by rows, both up to 768, without those that there were before. */
+constexpr int in_series(int series, int rows, int columns)
+{
+    return (series == 0 ? columns % 64 == 0 && rows * columns <= 49152
+                        : rows % 64 == 0 && rows * columns <= 65536) &&
+           !is_first(rows, columns);
+}
+
+struct tiles {
+    struct tile of[640];
+    int n;
+};
+
+constexpr struct tiles all_tiles(void)
+{
+    struct tiles t = {};
+    for (const struct tile &first : FIRST_TILES)
+        t.of[t.n++] = first;
+    for (int series = 0; series < 2; series++)
+        for (int rows = 8; rows <= 768; rows += 8)
+            for (int columns = 8; columns <= 768; columns += 8)
+                if (in_series(series, rows, columns) &&
+                    !(series == 1 && in_series(0, rows, columns)))
+                    t.of[t.n++] = {rows, columns};
+    for (const struct tile &last : LAST_TILES)
+        t.of[t.n++] = last;
+    return t;
+}
+constexpr struct tiles TILES = all_tiles();
+
+/* The library's own names. */
+#if defined(__CUDACC__) && CUDART_VERSION >= 13000
+constexpr int is_named(int id, int rows, int columns)
+{
+    return TILES.of[id].rows == rows && TILES.of[id].columns == columns;
+}
+#define NAMED(ROWS, COLUMNS)                                                                       \
+    static_assert(is_named(CUBLASLT_MATMUL_TILE_##ROWS##x##COLUMNS, ROWS, COLUMNS))
+NAMED(8, 8);
+NAMED(64, 512);
+NAMED(256, 32);
+NAMED(8, 128);
+NAMED(32, 192);
+NAMED(128, 384);
+NAMED(160, 256);
+NAMED(256, 192);
+NAMED(768, 64);
+NAMED(64, 16);
+NAMED(64, 760);
+NAMED(128, 8);
+NAMED(128, 448);
+NAMED(192, 336);
+NAMED(256, 256);
+NAMED(768, 80);
+NAMED(256, 512);
+NAMED(512, 1024);
+#endif
 
 int attribute(const struct choice *c, cublasLtMatmulAlgoConfigAttributes_t what, size_t bytes)
 {
@@ -542,9 +611,9 @@ int describe_as(const void *args, const struct ds_exec *exec, const struct mode 
     if (choose(call, h, a, m, &at, &c) != 0)
         return -1;
     const int tile = attribute(&c, CUBLASLT_ALGO_CONFIG_TILE_ID, 4);
-    if (tile > 0 && tile < (int)(sizeof tiles / sizeof tiles[0])) {
-        out->tile_rows = tiles[tile].columns;
-        out->tile_cols = tiles[tile].rows;
+    if (tile > 0 && tile < TILES.n) {
+        out->tile_rows = TILES.of[tile].columns;
+        out->tile_cols = TILES.of[tile].rows;
     }
     out->split = attribute(&c, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4);
     char text[160] = "";

@@ -280,13 +280,41 @@ static void test_kernel(void **state)
     assert_int_equal(ds_sim_mma_choose(90), 0);
 }
 
+/* Tiles of 128 by 128, rows that can be read eight elements at a time, and some that cannot. */
+static void test_large_tiles(void **state)
+{
+    static const struct {
+        const char *shape;
+        int rows[4], tile_rows;
+    } cases[] = {{"n=20,k=72", {12, 24, 36, 48}, 0},
+                 {"n=4099,k=40", {66, 120, 132, 0}, 128},
+                 {"n=2050,k=33", {131, 0}, 128}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ds_shape shape;
+        struct ds_error err;
+        assert_ok(ds_shape_parse(DS_OP_MATMUL, cases[i].shape, &shape, &err), err);
+        struct ds_subject *s = ds_subject_new(
+            ds_kernel_find_on(DS_DEVICE_SIM, DS_OP_MATMUL, "pinned-tc"), &shape, 5, &err);
+        assert_non_null(s);
+        for (int j = 0; j < 4 && cases[i].rows[j]; j++) {
+            struct ds_launch_info info;
+            const struct ds_segment part = {.length = cases[i].rows[j]};
+            const struct ds_call call = {.segment = &part, .n_segments = 1, .threads = 1};
+            assert_int_equal(ds_subject_describe(s, &call, &info, &err), 1);
+            assert_true(!cases[i].tile_rows || info.tile_rows == cases[i].tile_rows);
+            check_call(s, cases[i].rows[j], j % 3);
+        }
+        ds_subject_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_second_writing),
-        cmocka_unit_test(test_kernel),
+        cmocka_unit_test(test_published),      cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_second_writing), cmocka_unit_test(test_kernel),
+        cmocka_unit_test(test_large_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
