@@ -17,7 +17,7 @@ const char *ds_dtype_name(int dtype)
 int ds_dtype_parse(const char *name)
 {
     for (int i = 0; i < DS_DTYPE_COUNT; i++)
-        if (strcmp(name, dtypes[i].name) == 0)
+        if (name[0] == dtypes[i].name[0] && strcmp(name, dtypes[i].name) == 0)
             return i;
     return -1;
 }

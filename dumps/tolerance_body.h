@@ -17,6 +17,26 @@ typedef uint32_t wide_u __attribute__((vector_size(32)));
 
 enum { LANES = 4, WIDE = DS_TOLERANCE_LANES, AT_ONCE = 64 };
 
+/* Whether so many elements are finite, of one sign and at most so far apart: nearly all of a row that passes. The
+ * distance of two magnitudes of one sign is that of their bits; where signs differ that is 0x800001 at least, or an
+ * element is not finite. Without branches, in a plain loop: a quarter of what it costs to tell the rest apart. */
+enum { MOST_PLAIN = 1 << 22 };
+
+static int are_plain(uint32_t most, const void *a, const void *ref)
+{
+    uint32_t apart = 0, largest = 0;
+    for (int i = 0; i < AT_ONCE; i++) {
+        uint32_t x, y;
+        memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
+        memcpy(&y, (const char *)ref + i * sizeof y, sizeof y);
+        const uint32_t d = x - y + most, m = x & 0x7fffffff, k = y & 0x7fffffff;
+        apart = d > apart ? d : apart;
+        largest = m > largest ? m : largest;
+        largest = k > largest ? k : largest;
+    }
+    return apart <= 2 * most && largest < 0x7f800000;
+}
+
 /* ULP alone, without a value: places on the line of f32 are the magnitude, negative below zero. */
 static int within_ulp(uint32_t most, const void *a, const void *ref, size_t n)
 {
@@ -26,6 +46,10 @@ static int within_ulp(uint32_t most, const void *a, const void *ref, size_t n)
     for (size_t begin = 0; begin < n; begin += AT_ONCE) {
         const size_t end = n - begin < AT_ONCE ? n : begin + AT_ONCE;
         wide_i bad = {0};
+        if (most && most <= MOST_PLAIN && end - begin == AT_ONCE &&
+            are_plain(most, (const char *)a + begin * sizeof(float),
+                      (const char *)ref + begin * sizeof(float)))
+            continue;
         for (size_t i = begin; i < end; i += WIDE) {
             wide_i x, y;
             memcpy(&x, (const char *)a + i * sizeof(float), sizeof x);

@@ -227,7 +227,7 @@ int recorded_digest(const struct ds_analysis *a, const struct arm_table *t, size
     return 1;
 }
 
-/* Notes what a trial's replaced digests hide of a cell. */
+/* Notes what a further trial's replaced digests hide of a cell. */
 static void note_near(const struct ds_analysis *a, struct arm_table *t, size_t cell,
                       uint64_t recorded, uint64_t digest)
 {
@@ -279,8 +279,8 @@ static int fill_first(struct ds_analysis *a, struct arm_table *t, const uint32_t
             t->digest[cell] = d->digests[c->first_digest + j];
             t->capture[cell] = (uint32_t)i;
             t->kernel[cell] = kernel[c->launch];
-            if (t->near)
-                note_near(a, t, cell, recorded[c->first_digest + j], t->digest[cell]);
+            if (t->near && recorded[c->first_digest + j] != t->digest[cell])
+                t->near[cell] = NEAR_REFERENCE;
             if (!is_ignored(a, c->site))
                 hash_cell(d, c, t->hash[0], cell, t->digest[cell]);
         }

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "dumps/record_layout.h"
 
-
 /* Every byte of the structs of record.h is some field's: one added there and forgotten in the
  * layout fails here. */
 static void test_layout_covers_every_byte(void **state)

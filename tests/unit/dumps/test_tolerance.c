@@ -90,6 +90,9 @@ static void test_at_once(void **state)
                                     0xff800000, 0x7fc00000, 0x7fc00001, 0xffc00000};
     static const struct ds_tolerance given[] = {ULP(1),
                                                 ULP(5),
+                                                ULP(1 << 22),
+                                                ULP((1 << 22) + 1),
+                                                ULP(0x800001),
                                                 ULP(UINT64_MAX),
                                                 ATOL(1e-6),
                                                 ATOL(INFINITY),
@@ -101,22 +104,23 @@ static void test_at_once(void **state)
     ds_tolerance_passes_fn *const code[] = {ds_tolerance_passes_base, ds_tolerance_passes()};
     const size_t n_bits = sizeof bits / sizeof *bits;
     for (size_t g = 0; g < sizeof given / sizeof *given; g++)
-        for (size_t i = 0; i < n_bits * n_bits; i++) {
+        for (size_t i = 0; i < 2 * n_bits * n_bits; i++) {
+            const int plain = i >= n_bits * n_bits; /* all else is finite, and of one sign */
             const struct ds_tolerance *t = &given[g];
             const struct ds_tolerance_limits limits = {
                 t->ulp > UINT32_MAX ? UINT32_MAX : (uint32_t)t->ulp, t->atol, t->rtol};
-            float a[N], ref[N], x = ds_f32_from_bits(bits[i / n_bits]),
+            float a[N], ref[N], x = ds_f32_from_bits(bits[i / n_bits % n_bits]),
                                 y = ds_f32_from_bits(bits[i % n_bits]);
             const int want = ds_tolerance_row(t, DS_F32, &x, &y, 1);
             for (int k = 0; k < N; k++)
-                a[k] = ref[k] = ds_f32_from_bits(bits[(size_t)k % n_bits]);
+                a[k] = ref[k] = plain ? (float)(k + 1) : ds_f32_from_bits(bits[(size_t)k % n_bits]);
             const size_t at = i % N;
             a[at] = x;
             ref[at] = y;
             for (size_t c = 0; c < sizeof code / sizeof *code; c++)
                 if (code[c](&limits, a, ref, N) != want) {
                     print_error("tolerance %zu, %08x against %08x at %zu: want %d\n", g,
-                                bits[i / n_bits], bits[i % n_bits], at, want);
+                                bits[i / n_bits % n_bits], bits[i % n_bits], at, want);
                     fail();
                 }
             assert_int_equal(ds_tolerance_row(t, DS_F32, a, ref, N), want);
