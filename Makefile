@@ -422,5 +422,5 @@ gpu-check: ## make the dist folder (with the CUDA library where nvcc is) and run
 .PHONY: help always
 always:
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { split($$0, t, ":"); printf "  make %-10s %s\n", t[1], $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { split($$0, t, ":"); printf "  make %-14s %s\n", t[1], $$2 }' $(firstword $(MAKEFILE_LIST))
 	@sed -n 's/^# Variables: /  variables: /p' $(firstword $(MAKEFILE_LIST))

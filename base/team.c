@@ -214,14 +214,6 @@ void ds_team_set_spin(int rounds)
     atomic_store(&spin_rounds, rounds > 0 ? rounds : SPIN_ROUNDS);
 }
 
-double ds_team_cpu_seconds(const struct ds_team *t)
-{
-    double sum = 0;
-    for (int i = 0; i < t->threads; i++)
-        sum += ds_seconds(t->member[i].clock);
-    return sum;
-}
-
 int ds_team_seen(struct ds_team *t)
 {
     int seen = 1;

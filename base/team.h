@@ -40,10 +40,6 @@ int ds_team_asleep(const struct ds_team *team);
 /* Turns of a waiting member's loop before it sleeps; 0 = as built. For tests. */
 void ds_team_set_spin(int rounds);
 
-/* CPU seconds used so far by all members of the team (CLOCK_THREAD_CPUTIME_ID of each; the caller's
- * included). */
-double ds_team_cpu_seconds(const struct ds_team *team);
-
 /* How many members' CPU time has moved since the team started or since the last call: the threads
  * really seen at work. The caller always counts. */
 int ds_team_seen(struct ds_team *team);

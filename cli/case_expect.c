@@ -96,7 +96,8 @@ static int is_blamed(json_t *kernel)
     return 0;
 }
 
-void ds_case_blamed(json_t *answer, struct ds_buf *out)
+/* Adds the kernels of a verdict that drift or are unstable somewhere: "matmul/x, add/y". */
+static void add_blamed(json_t *answer, struct ds_buf *out)
 {
     size_t i, n = 0;
     json_t *k;
@@ -134,7 +135,7 @@ static int all_in(const char *want, const char *list)
 static int blames(const char *want, json_t *answer, struct ds_buf *why)
 {
     struct ds_buf got = {0};
-    ds_case_blamed(answer, &got);
+    add_blamed(answer, &got);
     const char *list = got.data ? got.data : "";
     int same = !got.failed && all_in(want, list) && all_in(list, want);
     if (!same)

@@ -12,9 +12,6 @@
  * words that all stand among an element's texts ("op/variant" counts as one). Borrowed. */
 json_t *ds_case_value(json_t *answer, const char *path);
 
-/* Adds the kernels of a verdict that drift or are unstable somewhere: "matmul/x, add/y". */
-void ds_case_blamed(json_t *answer, struct ds_buf *out);
-
 /* 1 it holds; 0 it does not, and `why` says what was found. answer may be NULL (no JSON came). */
 int ds_case_holds(const struct ds_expect *e, json_t *answer, int exit_code, struct ds_buf *why);
 

@@ -2,8 +2,8 @@
  * stage has which sizes; runs nothing. */
 #include "cli/lab_shapes.h"
 
-#include "cli/lab_kernels.h"
 #include "base/mem.h"
+#include "cli/lab_kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,9 @@ static int put_op(struct list *l, const struct ds_hparams *hp, int op, struct ds
     }
 }
 
-int ds_lab_model_shapes(const struct ds_hparams *hp, int op, struct ds_shape **out, size_t *n,
+/* Shapes of op in the model, each once, named by the stages that have it; an op that the model
+ * does not use gets its default shape. malloc'ed; the caller frees *out. */
+static int model_shapes(const struct ds_hparams *hp, int op, struct ds_shape **out, size_t *n,
                         struct ds_error *err)
 {
     struct list l = {.shape = ds_calloc(MOST_SHAPES, sizeof *l.shape, "shapes", err)};
@@ -194,7 +196,7 @@ int ds_lab_shapes(const struct ds_options *o, int op, struct ds_shape **out, siz
     model[0] = '\0';
     if (!ds_opt_given(o, "shape")) {
         if (model_hparams(o, &hp, model, model_size, err) != 0 ||
-            ds_lab_model_shapes(&hp, op, out, n, err) != 0)
+            model_shapes(&hp, op, out, n, err) != 0)
             return -1;
         if (ds_lab_device(o) == DS_DEVICE_SIM && !ds_opt_given(o, "model") && *n > 1)
             without_the_largest(o, *out, n);

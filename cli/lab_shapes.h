@@ -6,11 +6,6 @@
 #include "engine/model.h"
 #include "kernels/lab/shape.h"
 
-/* Shapes of op in the model, each once, named by the stages that have it; an op that the model
- * does not use gets its default shape. malloc'ed; the caller frees *out. */
-int ds_lab_model_shapes(const struct ds_hparams *hp, int op, struct ds_shape **out, size_t *n,
-                        struct ds_error *err);
-
 /* What the user asked for: --shape, else the shapes of -m. Without a model in the cache the sizes of
  * SmolLM2-135M are used, and a note says so. *model is what -m names ("" with --shape). */
 int ds_lab_shapes(const struct ds_options *o, int op, struct ds_shape **out, size_t *n, char *model,

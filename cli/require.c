@@ -16,14 +16,6 @@ static const struct {
              {"chunk", DS_CLAIM_CHUNK}};
 enum { N_WORDS = sizeof words / sizeof words[0] };
 
-const char *ds_claim_word(uint32_t claim)
-{
-    for (int i = 0; i < N_WORDS; i++)
-        if (words[i].claim == claim)
-            return words[i].word;
-    return "";
-}
-
 size_t ds_claims_missing(const struct ds_kernel_set *set, const unsigned char *used,
                          uint32_t claims, struct ds_buf *out)
 {

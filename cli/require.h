@@ -6,9 +6,6 @@
 #include "dumps/record.h"
 #include "kernels/registry.h"
 
-/* "run", "batch", "slot", "thread", "chunk" of a claim. */
-const char *ds_claim_word(uint32_t claim);
-
 /* Adds "matmul/openblas, attention/vendor": the kernels of the set that lack any of the claims. used: by op,
  * whether it counts; NULL: all do. Returns how many there are. */
 size_t ds_claims_missing(const struct ds_kernel_set *set, const unsigned char *used,

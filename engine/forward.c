@@ -509,11 +509,6 @@ struct ds_team *ds_forward_team(struct ds_forward *f)
     return f->team;
 }
 
-struct ds_device *ds_forward_device(struct ds_forward *f)
-{
-    return f->at.dev;
-}
-
 const float *ds_forward_logits(const struct ds_forward *f)
 {
     return f->logits;

@@ -111,9 +111,6 @@ int ds_forward_new(struct ds_model *m, const struct ds_forward_config *config,
                    struct ds_forward **out, struct ds_error *err);
 void ds_forward_free(struct ds_forward *f);
 struct ds_team *ds_forward_team(struct ds_forward *f);
-/* The device at work, opened by the pass. */
-struct ds_device;
-struct ds_device *ds_forward_device(struct ds_forward *f);
 
 /* Forgets all requests: cache lengths 0, cache poisoned again if asked for. */
 void ds_forward_reset(struct ds_forward *f);

@@ -428,6 +428,9 @@ int ds_pass_ranks(struct ds_pass *p, int stage, const float *x, const struct ds_
 int ds_pass_show(struct ds_pass *p, int stage, void *data, size_t element);
 /* Shows recorded rows that the host holds, whatever the device at work. */
 int ds_pass_show_host(struct ds_pass *p, int stage, void *data, size_t element);
+/* Shows the logits rows (or tokens) that belong to recorded rows: one capture for every unbroken
+ * run of them. */
+int ds_pass_show_chosen(struct ds_pass *p, int stage, void *data, size_t element);
 /* Between y and f->at.half (enum ds_device_convert); on the host spread over the team where that pays. */
 int ds_pass_convert(struct ds_pass *p, float *y, int64_t n, int how);
 void ds_pass_matmul_args(const struct ds_forward *f, const struct ds_weight *w,

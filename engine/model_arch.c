@@ -168,7 +168,7 @@ uint64_t ds_model_arch_min_tensors(const struct model_arch *a, const struct ds_h
     return sum;
 }
 
-int64_t ds_model_dim(const struct ds_hparams *hp, enum model_dim dim)
+static int64_t dim_of(const struct ds_hparams *hp, enum model_dim dim)
 {
     switch (dim) {
     case DIM_ONE:
@@ -222,8 +222,8 @@ static int take_one(struct walk *w, const struct model_slot *slot, int layer, in
     memset(weight, 0, sizeof *weight);
     weight->expert = expert;
     name_weight(weight, slot, layer);
-    weight->rows = ds_model_dim(&w->m->hp, slot->rows);
-    weight->cols = ds_model_dim(&w->m->hp, slot->cols);
+    weight->rows = dim_of(&w->m->hp, slot->rows);
+    weight->cols = dim_of(&w->m->hp, slot->cols);
     int has = w->src->pick(w->src->ctx, w->taken, slot, weight, err);
     if (has < 0)
         return -1;

@@ -71,8 +71,6 @@ uint64_t ds_model_arch_min_tensors(const struct model_arch *arch, const struct d
 /* The most experts of a layer, in a file or a spec. */
 enum { MODEL_MOST_EXPERTS = 4096 };
 
-int64_t ds_model_dim(const struct ds_hparams *hp, enum model_dim dim);
-
 /* Reads and checks all hyperparameters of a GGUF file into *hp (model_hparams.c). */
 int ds_model_read_hparams(const struct ds_gguf *g, const struct model_arch *arch,
                           struct ds_hparams *hp, struct ds_error *err);

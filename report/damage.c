@@ -83,7 +83,8 @@ void ds_report_unread(const struct ds_report *r, uint64_t *rows, uint64_t *bytes
     }
 }
 
-int ds_report_damage_said(const struct ds_report *r, char *text, size_t size)
+/* "2 dumped rows do not have their digest"; 0 and nothing where there is no damage. */
+static int damage_said(const struct ds_report *r, char *text, size_t size)
 {
     uint64_t rows, trials;
     ds_report_damage_count(r, &rows, &trials);
@@ -104,7 +105,7 @@ int ds_report_damage_judge(const struct ds_report *r, struct ds_verdict *v)
 {
     char text[160];
     const int agrees = v->result == DS_RESULT_SAME || v->result == DS_RESULT_RECORDED;
-    if (!ds_report_damage_said(r, text, sizeof text)) {
+    if (!damage_said(r, text, sizeof text)) {
         /* What was left out may have differed: its number stands at the end of the sentence. */
         if (!r->damaged || !agrees)
             return 0;
@@ -124,7 +125,7 @@ int ds_report_damage_judge(const struct ds_report *r, struct ds_verdict *v)
 void ds_report_damage_words(const struct ds_report *r, struct ds_buf *out)
 {
     char text[160];
-    if (r->v->result != DS_RESULT_INCOMPARABLE && ds_report_damage_said(r, text, sizeof text))
+    if (r->v->result != DS_RESULT_INCOMPARABLE && damage_said(r, text, sizeof text))
         ds_buf_printf(out, "; damaged: %s", text);
     uint64_t rows, bytes;
     char words[DS_BYTES_WORDS];

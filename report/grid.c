@@ -63,7 +63,7 @@ char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size
                                bad && bad[site]);
 }
 
-enum ds_role ds_report_mark_role(char c)
+static enum ds_role mark_role(char c)
 {
     return c == '.' || c == '='               ? DS_ROLE_SAME
            : c == '#' || c == 'o' || c == '!' ? DS_ROLE_DRIFT
@@ -73,7 +73,7 @@ enum ds_role ds_report_mark_role(char c)
 
 static void add_mark(const struct ds_report *r, char c, size_t width, struct ds_buf *out)
 {
-    ds_buf_printf(out, "%s%c%s%*s", ds_report_color(r, ds_report_mark_role(c)), c,
+    ds_buf_printf(out, "%s%c%s%*s", ds_report_color(r, mark_role(c)), c,
                   ds_report_color(r, DS_ROLE_PLAIN), (int)width - 1, "");
 }
 

@@ -184,8 +184,6 @@ void ds_report_head(const struct ds_report *r, const char *name, struct ds_buf *
  * "N classes". */
 void ds_report_classes(const struct ds_factor_verdict *f, const uint32_t *class_of, size_t most,
                        struct ds_buf *out);
-/* "2 dumped rows do not have their digest"; 0 and nothing where there is no damage. */
-int ds_report_damage_said(const struct ds_report *r, char *text, size_t size);
 /* Dumped rows of all records that were not held against their digests, and their bytes. */
 void ds_report_unread(const struct ds_report *r, uint64_t *rows, uint64_t *bytes);
 void ds_report_damage_count(const struct ds_report *r, uint64_t *rows, uint64_t *trials);
@@ -205,7 +203,6 @@ char ds_report_mark(const struct ds_report *r, const struct ds_analysis *a, size
                     const uint8_t *labels, const uint8_t *bad);
 /* The same of one site's rows; healed may be NULL. */
 char ds_report_rows_mark(const uint8_t *labels, const uint8_t *healed, size_t rows, int bad);
-enum ds_role ds_report_mark_role(char mark);
 /* A short heading for a site's stage: "q", "ck", "gate"; not escaped. */
 const char *ds_report_stage_short(const struct ds_site *s);
 /* The stages of all layers as one list, each by one of its sites: those that only some layers have (copies

@@ -103,7 +103,8 @@ int tui_app_turn(struct tui_app *a)
     return fresh;
 }
 
-int tui_app_waits(const struct tui_app *a)
+/* Something is being read that this screen waits for, or the verdict. */
+static int waits(const struct tui_app *a)
 {
     return tui_data_pending(a->data) || a->state == TUI_WAITING;
 }
@@ -338,7 +339,7 @@ static int frame_request(struct tui_app *a, int request)
         tui_app_say(a, TUI_PLAIN, "reading the record again");
         return 1;
     case TUI_CANCEL:
-        if (tui_app_waits(a))
+        if (waits(a))
             give_up(a);
         return 1;
     case TUI_HELP:

@@ -73,8 +73,6 @@ void tui_app_size(struct tui_app *a, int lines, int columns);
 int tui_app_turn(struct tui_app *a);
 /* Draws everything into a->canvas. */
 int tui_app_draw(struct tui_app *a, struct ds_error *err);
-/* Something is being read that this screen waits for, or the verdict. */
-int tui_app_waits(const struct tui_app *a);
 
 /* Its table may be touched. */
 static inline int tui_app_ready(const struct tui_app *a)

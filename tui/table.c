@@ -367,14 +367,15 @@ void tui_table_settle(struct tui_table *t, size_t row)
     put_cursor(t, place < t->n_shown ? place : t->n_shown - 1, 1);
 }
 
-size_t tui_table_place(const struct tui_table *t)
+/* The cursor's place if a row is there, else TUI_NOWHERE. */
+static size_t place_of(const struct tui_table *t)
 {
     return can_stand(t, t->cursor) ? t->cursor : TUI_NOWHERE;
 }
 
 size_t tui_table_row(const struct tui_table *t)
 {
-    size_t place = tui_table_place(t);
+    size_t place = place_of(t);
 
     return place == TUI_NOWHERE ? SIZE_MAX : t->shown[place];
 }

@@ -22,8 +22,6 @@ int tui_table_stopped(struct tui_table *t, size_t done);
 
 /* Puts the cursor on a row of the source or, if it is not shown or a heading, the nearest. */
 void tui_table_settle(struct tui_table *t, size_t row);
-/* The cursor's place if a row is there, else TUI_NOWHERE. */
-size_t tui_table_place(const struct tui_table *t);
 
 /* ---- words and conditions (table_find.c) ---- */
 

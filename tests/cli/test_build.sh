@@ -81,9 +81,11 @@ test_program_starts_with_denormals_on() {
 test_help_lists_every_target() {
     run make --no-print-directory help
     expect 0
-    for target in all demo model test bench asan lint dist install uninstall clean deps help; do
+    for target in all demo model test bench asan lint dist gpu-check install uninstall clean deps help; do
         has "$dir/out" "  make $target "
     done
+    # Whatever a target is called: those that say what they do are listed.
+    [ "$(grep -c '^  make ' "$dir/out")" -eq "$(grep -cE '^[^ #:=]+:[^=].* ## |^[^ #:=]+: ## ' Makefile)" ]
 }
 
 test_missing_libraries_are_named() {
