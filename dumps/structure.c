@@ -126,6 +126,7 @@ int structure_by_value(const void *a, const void *b)
 
 enum order {
     NEGATED,
+    ZERO_TIMES,
     ZERO,
     ZERO_SOMEWHERE,
     UNIFORM,
@@ -145,6 +146,10 @@ static const struct {
     const char *text;
 } orders[] = {
     {NEGATED, 0, "the sign is turned"},
+    {ZERO_TIMES, 0,
+     "values are zero and have the signs that they should: multiplied by 0 (a scale that "
+     "underflowed, or 1 / "
+     "infinity), not cleared"},
     {ZERO, 0, "values are zero: not written, or cleared"},
     {ZERO_SOMEWHERE, 0,
      "values are zero, now on this side, now on the reference's: not written, or cleared"},
@@ -194,7 +199,7 @@ static int predict_order(const struct task *t, size_t r, const void *how)
     for (uint32_t i = 0; i < t->s->width; i++) {
         float x = t->rows[r].ref[source_of(t->s, order, i)];
         t->guess[i] = order == NEGATED          ? -x
-                      : order == ZERO           ? 0.0f
+                      : order <= ZERO           ? 0.0f
                       : order == ZERO_SOMEWHERE ? (x == 0 ? t->rows[r].mine[i] : 0.0f)
                       : order == UNIFORM        ? t->rows[r].mine[0]
                                                 : x;
@@ -223,6 +228,22 @@ static int zero_on_both_sides(const struct task *t)
     return mine && theirs;
 }
 
+/* Zeros that keep a sign were made by a product: memory that is cleared, or was never written, has +0. */
+static int zeros_have_signs(const struct task *t)
+{
+    uint64_t negative = 0;
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (uint32_t i = 0; i < t->s->width; i++) {
+            const float x = t->rows[r].mine[i], ref = t->rows[r].ref[i];
+            if (!is_off(t, r, i) || x != 0)
+                continue;
+            if (!signbit(x) != !signbit(ref))
+                return 0;
+            negative += signbit(x) != 0;
+        }
+    return negative >= STRUCTURE_LEAST_OFF;
+}
+
 static int predict_shift(const struct task *t, size_t r, const void *how)
 {
     int64_t shift = *(const int64_t *)how, n = t->s->width;
@@ -239,12 +260,14 @@ static void try_orders(struct task *t)
             continue;
         if (orders[i].order == ZERO_SOMEWHERE && !zero_on_both_sides(t))
             continue;
+        if (orders[i].order == ZERO_TIMES && !zeros_have_signs(t))
+            continue;
         const double share = explains(t, predict_order, &orders[i].order);
         if (share >= ENOUGH && !moves_all(t, orders[i].order))
             continue;
         if (claim(t, share, 0, "%s", orders[i].text))
-            t->best->blank = orders[i].order == ZERO || orders[i].order == ZERO_SOMEWHERE ||
-                             orders[i].order == UNIFORM;
+            t->best->blank = orders[i].order == ZERO || orders[i].order == ZERO_TIMES ||
+                             orders[i].order == ZERO_SOMEWHERE || orders[i].order == UNIFORM;
     }
     for (int64_t shift = -MOST_SHIFT; shift <= MOST_SHIFT; shift++)
         if (shift && t->s->width >= 8 * MOST_SHIFT)
@@ -389,50 +412,68 @@ void structure_look(struct task *t)
     }
 }
 
-/* ---- the other way round --------------------------------------------------------------------- */
-
-/* What the reference has of these, where the fault is its own. */
-static void look_turned(struct task *t, const struct ds_structure_row *turned)
-{
-    static const char prefix[] = "in the reference ";
-    const struct ds_structure_row *rows = t->rows;
-    char text[DS_STRUCTURE_TEXT];
-    t->rows = turned;
-    t->turned = 1;
-    structure_look(t);
-    if (t->off >= LEAST_OFF) {
-        try_values(t);
-        try_orders(t);
-    }
-    t->rows = rows;
-    t->turned = 0;
-    structure_look(t);
-    if (!t->best->found)
-        return;
-    memcpy(text, t->best->text, sizeof text);
-    snprintf(t->best->text, sizeof t->best->text, "%s%.*s", prefix,
-             (int)(sizeof text - sizeof prefix), text);
-    if (strncmp(text, "values are zero:", 16) == 0)
-        snprintf(t->best->text, sizeof t->best->text,
-                 "the reference's values are zero, these are not: not written there, or cleared");
-}
-
-static int try_turned(struct task *t, struct ds_error *err)
-{
-    struct ds_structure_row *turned = ds_calloc(t->n_rows, sizeof *turned, "structure", err);
-    if (!turned)
-        return -1;
-    for (size_t r = 0; r < t->n_rows; r++) {
-        turned[r] = t->rows[r];
-        turned[r].mine = t->rows[r].ref;
-        turned[r].ref = t->rows[r].mine;
-    }
-    look_turned(t, turned);
-    free(turned);
-    return 0;
-}
-
 /* ---- all ------------------------------------------------------------------------------------- */
+
+/* What may be so of a side, attention apart, which looks at both by itself. */
+static int try_side(struct task *t, struct ds_error *err)
+{
+    const struct ds_structure_site *s = t->s;
+    const struct ds_structure *out = t->best;
+    int rc = 0;
+    if (s->op == DS_STRUCTURE_ROPE)
+        try_rope(t);
+    if (s->op == DS_STRUCTURE_NORM) {
+        try_mean(t);
+        try_scale(t);
+    }
+    if (s->n_logits)
+        try_router(t);
+    if (s->gated)
+        try_gate(t);
+    else
+        try_terms(t);
+    if (!s->gated && !out->found)
+        try_reductions(t);
+    try_values(t);
+    try_orders(t);
+    try_numbers(t);
+    try_heads(t);
+    try_rows(t);
+    if (!out->found && s->op == DS_STRUCTURE_NORM) {
+        try_norm(t);
+        try_cut_input(t);
+    }
+    if (!out->found)
+        try_shifts(t);
+    if (!out->found && s->gated)
+        rc = try_activation(t, err);
+    if (!out->found && !s->gated)
+        try_other_factors(t);
+    if (!out->found)
+        rc = rc ? rc : try_moved(t, err);
+    return rc;
+}
+
+/* Of this side; of the reference, where that is known to be at fault, or where nothing was found of this one. */
+static int try_both(struct task *t, struct ds_error *err)
+{
+    int right = 0, rc = 0;
+    if (t->s->op == DS_STRUCTURE_ATTENTION)
+        rc = try_attention(t, err);
+    if (!t->best->found)
+        rc = rc ? rc : structure_turned(t, 1, &right, try_side, err);
+    if (right <= 0)
+        rc = rc ? rc : try_side(t, err);
+    if (!t->best->found && right == 0)
+        rc = rc ? rc : structure_turned(t, 0, &right, try_side, err);
+    if (!t->best->found)
+        try_shuffle(t);
+    if (!t->best->found && t->s->op == DS_STRUCTURE_ATTENTION)
+        try_mixtures(t);
+    if (!t->best->found)
+        try_one_vector(t);
+    return rc;
+}
 
 int ds_structure_find(const struct ds_structure_site *s, const struct ds_structure_row *rows,
                       size_t n_rows, struct ds_structure *out, struct ds_error *err)
@@ -453,49 +494,8 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
     out->of = (uint64_t)n_rows * s->width;
     out->off = t.off;
     measure_bits(s, rows, n_rows, out);
-    if (rc == 0 && t.off >= LEAST_OFF) {
-        if (s->op == DS_STRUCTURE_ROPE)
-            try_rope(&t);
-        if (s->op == DS_STRUCTURE_ATTENTION)
-            rc = try_attention(&t, err);
-        if (s->op == DS_STRUCTURE_NORM) {
-            try_mean(&t);
-            try_scale(&t);
-        }
-        if (s->n_logits)
-            try_router(&t);
-        if (s->gated)
-            try_gate(&t);
-        else
-            try_terms(&t);
-        if (!s->gated && !out->found)
-            try_reductions(&t);
-        try_values(&t);
-        try_orders(&t);
-        try_numbers(&t);
-        try_heads(&t);
-        try_rows(&t);
-        if (!out->found && s->op == DS_STRUCTURE_NORM) {
-            try_norm(&t);
-            try_cut_input(&t);
-        }
-        if (!out->found)
-            try_shifts(&t);
-        if (!out->found && s->gated)
-            rc = rc ? rc : try_activation(&t, err);
-        if (!out->found && !s->gated)
-            try_other_factors(&t);
-        if (!out->found)
-            rc = rc ? rc : try_moved(&t, err);
-        if (!out->found)
-            rc = rc ? rc : try_turned(&t, err);
-        if (!out->found)
-            try_shuffle(&t);
-        if (!out->found && s->op == DS_STRUCTURE_ATTENTION)
-            try_mixtures(&t);
-        if (!out->found)
-            try_one_vector(&t);
-    }
+    if (rc == 0 && t.off >= LEAST_OFF)
+        rc = try_both(&t, err);
     if (rc == 0 && !out->found && t.off)
         try_few(&t);
     free(t.rms);

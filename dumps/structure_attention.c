@@ -222,14 +222,22 @@ static int find_reference(struct task *t, struct keys *ref)
     return 0;
 }
 
+static int is_head_off(const struct task *t, size_t r, uint32_t head)
+{
+    for (uint32_t c = 0; c < t->s->head_dim; c++)
+        if (is_off(t, r, head * t->s->head_dim + c))
+            return 1;
+    return 0;
+}
+
 /* Squared distance of a head of row r, or of the whole row, to what k gives. */
 static double distance(const struct task *t, size_t r, const struct keys *k, int64_t head)
 {
     const uint32_t d = t->s->head_dim, heads = heads_of(t);
     double sum = 0;
     for (uint32_t h = 0; h < heads; h++) {
-        if (head >= 0 && h != (uint32_t)head)
-            continue;
+        if (head >= 0 ? h != (uint32_t)head : !is_head_off(t, r, h))
+            continue; /* heads that are as they should be have no say in a number of the others */
         if (structure_attend(t, r, h, k, t->sorted) != 0)
             return INFINITY;
         for (uint32_t c = 0; c < d; c++) {

@@ -172,6 +172,8 @@ static int is_bare(const struct task *t, uint32_t k)
     for (size_t r = 0; r < t->n_rows; r++) {
         if (!t->off_in_row[r] || !fit(t, r, &f))
             continue;
+        if (near(1, (double)t->rows[r].term_weight[k]))
+            return 0; /* it has no other */
         for (uint32_t l = 0; l < t->s->n_terms; l++)
             if (!near(f.factor[l], l == k ? 1 : (double)t->rows[r].term_weight[l]))
                 return 0;
@@ -199,6 +201,17 @@ static int stands_for(const struct task *t, uint32_t k, uint32_t l)
     return rows > 0;
 }
 
+/* Whether some row's factors are not those that it should have. */
+static int others(const struct task *t)
+{
+    struct fitted f;
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (uint32_t k = 0; t->off_in_row[r] && fit(t, r, &f) && k < t->s->n_terms; k++)
+            if (!near(f.factor[k], (double)t->rows[r].term_weight[k]))
+                return 1;
+    return 0;
+}
+
 /* "0.21, 0.4 instead of 0.3, 0.7 at position 3", of the first row that is off. */
 static void tell_factors(const struct task *t, char *text, size_t size)
 {
@@ -223,7 +236,7 @@ void try_other_factors(struct task *t)
     if (n < 2 || n > MOST_TOLD || t->s->width < 8 * n)
         return;
     const double share = explains(t, predict_fitted, NULL);
-    if (share < 0.95)
+    if (share < 0.95 || !others(t))
         return;
     for (uint32_t k = 0; k < n && !t->best->found; k++) {
         if (is_bare(t, k))

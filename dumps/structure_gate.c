@@ -136,6 +136,12 @@ int structure_is_gate(const struct task *t)
     return n && good * 100 >= n * 97;
 }
 
+int structure_makes_gate(const struct task *t)
+{
+    const int silu = SILU;
+    return explains(t, predict_unit, &silu) >= 0.97;
+}
+
 /* ---- inputs that are clamped ------------------------------------------------------------------ */
 
 enum cut { GATE_ABOVE, GATE, UP, GATE_ABOVE_AND_UP, CUTS };

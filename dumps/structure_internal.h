@@ -71,6 +71,13 @@ void try_values(struct task *t);
 void try_gate(struct task *t);
 /* Whether the reference is silu(gate) * up of the rows at hand. */
 int structure_is_gate(const struct task *t);
+/* The same of this side. */
+int structure_makes_gate(const struct task *t);
+/* Looks with the two sides exchanged; what is found is told of the reference. right: 1: this side is what the op
+ * makes of its inputs and the reference is not; -1: the other way round, then it does not look; 0: not known.
+ * only_if_right: looks where it is 1 alone. -1: out of memory. */
+int structure_turned(struct task *t, int only_if_right, int *right,
+                     int (*look)(struct task *, struct ds_error *), struct ds_error *err);
 /* Attention: what no weights make of the rows that a row may see; said where nothing else can be. */
 void try_mixtures(struct task *t);
 void try_mean(struct task *t);

@@ -2,8 +2,12 @@
  * it. See structure.h. */
 #include "dumps/structure_internal.h"
 
+#include "base/dtype.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_CHANNELS = 16384 };
 
@@ -39,10 +43,10 @@ static double typical_off(const struct task *t, int what)
     size_t n = 0;
     uint64_t of = 0;
     for (size_t r = 0; r < t->n_rows; r++)
+        of += t->off_in_row[r] ? t->s->width : 0;
+    for (size_t r = 0; r < t->n_rows; r++)
         for (uint32_t i = 0; i < t->s->width && n < 2 * (size_t)t->s->width; i++) {
             const double ref = (double)t->rows[r].ref[i], mine = (double)t->rows[r].mine[i];
-            if (t->off_in_row[r])
-                of++;
             if (is_off(t, r, i) && isfinite(mine) &&
                 (what == CONSTANT || fabs(ref) > 0.2 * t->rms[r]))
                 t->sorted[n++] = what == CONSTANT ? mine - ref : mine / ref;
@@ -207,6 +211,26 @@ static double rounded(double x, double slack)
     return fabs(near - x) <= 0.02 * x ? near : x;
 }
 
+/* "epsilon 1e-06 instead of 1e-05 fits"; where it is the model's own in another format, which. */
+static void tell_epsilon(const struct task *t, const struct epsilon *fit, char *text, size_t size)
+{
+    static const int dtypes[] = {DS_F16, DS_BF16};
+    const double own = t->s->eps, round = rounded(fit->value, fit->slack);
+    char as[24] = "";
+    for (size_t i = 0; i < 2; i++) {
+        const double kept = dtypes[i] == DS_F16 ? (double)ds_f16_value(ds_f16_round((float)own))
+                                                : (double)ds_bf16_value(ds_bf16_round((float)own));
+        const size_t n = strlen(as);
+        if (fabs(kept - own) > 4 * fit->slack && fabs(fit->value - kept) <= 0.1 * fabs(kept - own))
+            snprintf(as + n, sizeof as - n, "%s%s", n ? " or " : "", ds_dtype_name(dtypes[i]));
+    }
+    if (as[0] || fabs(round - own) <= 1e-3 * own)
+        snprintf(text, size, "epsilon %.6g instead of %.3g fits%s%s%s", fit->value, own,
+                 as[0] ? ": that, as " : "", as, as[0] ? " has it" : "");
+    else
+        snprintf(text, size, "epsilon %.3g instead of %.3g fits", round, own);
+}
+
 static int claim_ratio(struct task *t, double explained, const struct range *x)
 {
     double spread = x->high - x->low, middle = 0.5 * (x->low + x->high);
@@ -222,6 +246,7 @@ static void tell_ratio(struct task *t, double explained)
 {
     struct range x = numbers_of(t, RATIO);
     struct epsilon eps = {NAN, 0};
+    char text[80];
     if (t->s->op == DS_STRUCTURE_NORM && t->s->eps > 0)
         eps = fitted_epsilon(t);
     double middle = 0.5 * (x.low + x.high), spread = x.high - x.low;
@@ -229,11 +254,11 @@ static void tell_ratio(struct task *t, double explained)
         claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
               "each row by one ratio, %.9g to %.9g: no epsilon instead of %.3g fits", x.low, x.high,
               t->s->eps);
-    else if (eps.value > 0)
+    else if (eps.value > 0) {
+        tell_epsilon(t, &eps, text, sizeof text);
         claim(t, explained, spread <= 0.01 * fabs(middle - 1) ? middle : 0,
-              "each row by one ratio, %.9g to %.9g: epsilon %.3g instead of %.3g fits", x.low,
-              x.high, rounded(eps.value, eps.slack), t->s->eps);
-    else if (claim_ratio(t, explained, &x))
+              "each row by one ratio, %.9g to %.9g: %s", x.low, x.high, text);
+    } else if (claim_ratio(t, explained, &x))
         t->best->scale = fmax(fabs(x.low - 1), fabs(x.high - 1));
 }
 

@@ -49,8 +49,8 @@ void structure_read_turn(const struct ds_structure_site *s, int pairing, const f
     }
 }
 
-static void turn_row(const struct ds_structure_site *s, int pairing, const float *x,
-                     const struct turn *turn, float *y)
+void structure_turn_row(const struct ds_structure_site *s, int pairing, const float *x,
+                        const struct turn *turn, float *y)
 {
     memcpy(y, x, s->width * sizeof *y);
     for (uint32_t h = 0; h < s->width / s->head_dim; h++)
@@ -72,7 +72,7 @@ static int reference_turns(const struct task *t, int pairing)
         if (!row->input || !t->off_in_row[r])
             continue;
         structure_read_turn(t->s, pairing, row->input, row->ref, &turn);
-        turn_row(t->s, pairing, row->input, &turn, t->guess);
+        structure_turn_row(t->s, pairing, row->input, &turn, t->guess);
         for (uint32_t i = 0; i < t->s->width; i++)
             good += fabs((double)t->guess[i] - (double)row->ref[i]) <=
                     2 * ds_structure_slack(t->s, row->ref[i], row->ref[i], t->rms[r]);
@@ -90,6 +90,8 @@ struct how {
     double distance; /* positions that this side is away; rows of another one by `round` */
     int round;       /* 0, or enum ds_dtype that positions are rounded to */
     int coarse;      /* the same of frequencies */
+    int angle;       /* the same of angles */
+    int bits;        /* positions are whole numbers of so many bits, with a sign; 0: they are not */
     int table;       /* the same of sines and cosines */
     int input;       /* the same of what is rotated */
     double base;
@@ -101,9 +103,20 @@ static double rounded_to(int dtype, double x)
                             : (double)ds_f16_value(ds_f16_round((float)x));
 }
 
+/* A position that has so many bits, the highest a sign. */
+static double kept_in(int bits, int32_t position)
+{
+    const int32_t half = INT32_C(1) << (bits - 1);
+    return (double)((position + half) % (2 * half) - half);
+}
+
 /* By how much further this side turns a pair of a row at that position. */
 static double turned_on(const struct how *h, int32_t position, double frequency)
 {
+    if (h->angle)
+        return rounded_to(h->angle, position * frequency) - position * frequency;
+    if (h->bits)
+        return (kept_in(h->bits, position) - position) * frequency;
     if (h->coarse)
         return position * (rounded_to(h->coarse, frequency) - frequency);
     return (h->round ? rounded_to(h->round, position) - position : h->distance) * frequency;
@@ -153,7 +166,7 @@ static int predict_turn(const struct task *t, size_t r, const void *how)
             turn.sine[p] = rounded_to(h->table, turn.sine[p]);
         }
     }
-    turn_row(t->s, h->to, row->input, &turn, t->guess);
+    structure_turn_row(t->s, h->to, row->input, &turn, t->guess);
     if (h->input)
         turn_rounded(t, row, &turn, h);
     return 1;
@@ -196,6 +209,18 @@ static void try_positions(struct task *t, int pairing)
         claim(t, explains(t, predict_turn, &how), 0,
               "frequencies were rounded to %s: the angle's error grows with the position",
               rounds[i].text);
+        how.coarse = 0;
+        how.angle = rounds[i].dtype;
+        t->best->precision |=
+            claim(t, explains(t, predict_turn, &how), 0,
+                  "angles (position times frequency) are rounded to %s", rounds[i].text);
+    }
+    for (int bits = 8; bits <= 16; bits *= 2) {
+        const struct how how = {
+            .from = pairing, .to = pairing, .bits = bits, .base = t->s->rope_base};
+        claim(t, explains(t, predict_turn, &how), 0,
+              "positions have %d bits and a sign: from %d on they are negative", bits - 1,
+              1 << (bits - 1));
     }
 }
 
@@ -262,7 +287,8 @@ static void tell_angles(struct task *t, int pairing, double explained)
     }
     if (first == UINT32_MAX)
         return;
-    if (low <= high && high - low <= 0.02 * fabs(high))
+    /* a ratio that is one number, and not 1 */
+    if (low <= high && high - low <= 0.02 * fabs(high) && high - low < 0.5 * fabs(low + high - 2))
         claim(t, explained, 0, "rotated by %.4g times the angle in frequencies %u to %u of %u",
               0.5 * (low + high), first, last, n);
     else

@@ -17,6 +17,9 @@ uint32_t structure_rotated(const struct ds_structure_site *s);
  * squares. */
 void structure_read_turn(const struct ds_structure_site *s, int pairing, const float *x,
                          const float *y, struct turn *out);
+/* x rotated. */
+void structure_turn_row(const struct ds_structure_site *s, int pairing, const float *x,
+                        const struct turn *turn, float *y);
 
 /* structure_frequencies.c: the angles are those of other frequencies: another base, another order, fewer channels. */
 void try_frequencies(struct task *t, int pairing);

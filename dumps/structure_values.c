@@ -1,10 +1,11 @@
-/* structure_values.c: hypotheses about every value by itself: cut off at a limit, or bent to stay below one.
+/* structure_values.c: hypotheses about every value by itself: cut off at a limit, bent to stay below one, or zero
+ * where they are small.
  * See structure.h. */
 #include "dumps/structure_internal.h"
 
 #include <math.h>
 
-enum way { CUT, CUT_ABOVE, CUT_BELOW, BENT, SIZE, WAYS };
+enum way { CUT, CUT_ABOVE, CUT_BELOW, BENT, SIZE, FLUSHED, WAYS };
 
 struct limit {
     int way;
@@ -20,6 +21,8 @@ static double limited(const struct limit *l, double x)
         return fmin(l->at, x);
     case CUT_BELOW:
         return fmax(l->at, x);
+    case FLUSHED:
+        return fabs(x) <= l->at ? 0 : x;
     case BENT:
         return l->at * tanh(x / l->at);
     default:
@@ -63,6 +66,24 @@ static int find_cut(const struct task *t, struct limit *l)
     return most - least <= 1e-2 * fabs(most) && (l->way != CUT || l->at > 0);
 }
 
+/* The values that are off are zero, and they are the smallest of their rows. */
+static int find_flushed(const struct task *t, struct limit *l)
+{
+    double most = 0, least = INFINITY;
+    for (size_t r = 0; r < t->n_rows; r++)
+        for (uint32_t i = 0; t->off_in_row[r] && i < t->s->width; i++) {
+            const double x = fabs((double)t->rows[r].ref[i]);
+            if (is_off(t, r, i) && (t->rows[r].mine[i] != 0 || !(x > 0)))
+                return 0;
+            if (is_off(t, r, i))
+                most = fmax(most, x);
+            else if (x > 0)
+                least = fmin(least, x);
+        }
+    l->at = most;
+    return most < least;
+}
+
 /* Where the largest value of the reference went; the limit that sends it there, by halving. */
 static int find_bent(const struct task *t, struct limit *l)
 {
@@ -96,12 +117,16 @@ void try_values(struct task *t)
         [CUT_ABOVE] = "values above %.6g are clamped to it",
         [CUT_BELOW] = "values below %.6g are clamped to it",
         [BENT] = "values are capped at %.6g, by a tanh",
+        [FLUSHED] = "values up to %.3g are zero, all larger ones are not: small ones are flushed",
     };
     for (int way = CUT; way <= CUT_BELOW; way++) {
         struct limit l = {.way = way};
         if (find_cut(t, &l) && lets_through(t, &l))
             claim(t, share_of(t, &l), 0, text[way], l.at);
     }
+    struct limit flushed = {.way = FLUSHED};
+    if (find_flushed(t, &flushed) && lets_through(t, &flushed))
+        claim(t, share_of(t, &flushed), 0, text[FLUSHED], flushed.at);
     struct limit bent = {.way = BENT}, size = {.way = SIZE};
     if (find_bent(t, &bent))
         claim(t, share_of(t, &bent), 0, text[BENT], bent.at);

@@ -22,7 +22,7 @@ extern const struct ds_kernel specimen_matmul[], specimen_norm[], specimen_rope[
     specimen_attention[], specimen_serving[], specimen_other[], specimen_more[], specimen_extra[],
     specimen_inner[], specimen_later[], specimen_moved[], specimen_battery[],
     specimen_battery_other[], specimen_planted[], specimen_planted_attention[],
-    specimen_planted_other[], specimen_evidence[];
+    specimen_planted_other[], specimen_evidence[], specimen_parted[];
 
 /* The next of a sequence of well-mixed numbers (splitmix64). */
 static inline uint64_t specimen_mix(uint64_t z)
