@@ -67,13 +67,19 @@ static void tell_keys(const struct keys *k, int64_t first, char *text, size_t si
         snprintf(text, size, "all keys");
         break;
     case WINDOW:
-        snprintf(text, size, "the last %lld key%s", n, s);
+        if (n == 1)
+            snprintf(text, size, "the last key");
+        else
+            snprintf(text, size, "the last %lld keys", n);
         break;
     case SHORTER:
         snprintf(text, size, "all keys but the last %lld", n);
         break;
     case FIRST:
-        snprintf(text, size, "only the first %lld key%s", n, s);
+        if (n == 1)
+            snprintf(text, size, "only the first key");
+        else
+            snprintf(text, size, "only the first %lld keys", n);
         break;
     case SINCE:
         snprintf(text, size, "only keys from position %lld on", n + (long long)first);

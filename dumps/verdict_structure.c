@@ -371,8 +371,10 @@ int structure_finding(const struct evidence *e, const struct chosen *c, struct d
     double share = 0;
     if (!out->blank && !e->nonfinite && values_differ(e))
         share = find_misplaced(e->a, f, c, place, sizeof place);
-    /* What holds for some rows by chance does not outweigh what explains them all. */
-    if (place[0] && share > (out->found ? 0.5 : 0.25)) {
+    /* What holds for some rows by chance does not outweigh what explains them all; and which keys a row of attention
+     * saw is why it holds what another row does. */
+    const int seen = out->found && e->site.op == DS_STRUCTURE_ATTENTION;
+    if (place[0] && !seen && share > (out->found ? 0.5 : 0.25)) {
         out->precision = out->algorithm = 0;
         out->found = 1;
         out->ratio = 0;
