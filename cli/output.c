@@ -207,9 +207,12 @@ int ds_cli_read_file(const char *what, const char *path, size_t limit, struct ds
         return ds_fail(err, "cannot read %s '%s': %s", what, path, strerror(errno));
     char block[65536];
     size_t got;
-    while ((got = fread(block, 1, sizeof block, f)) > 0 && out->len < limit)
+    /* A signal ends a read: what came before it is no reason to wait for more. */
+    do {
+        got = fread(block, 1, sizeof block, f);
         ds_buf_add(out, block, got);
-    int bad = ferror(f), e = errno;
+    } while (got > 0 && out->len < limit && !ferror(f) && !*ds_cli_stop());
+    int bad = ferror(f) || *ds_cli_stop(), e = *ds_cli_stop() ? EINTR : errno;
     fclose(f);
     if (bad)
         return ds_fail(err, "cannot read %s '%s': %s", what, path, strerror(e));

@@ -263,6 +263,30 @@ test_interrupted_serving_runs_say_so() {
     has "$dir/err" "interrupted: 1 kernel set is complete in $dir/c.h5"
 }
 
+# A lock that nobody finished is not written, and a sweep that was stopped says nothing of a lock.
+test_interrupted_locks_say_so() {
+    build mine
+    build bad -DFAULT_INTERRUPT_PARENT_IN_LAUNCH
+    set -- -m $small --tokens 1,2,3 -n 2 --threads 1 --batch 1,2 --kernels pinned+add=mine
+    ds lock "$@" --plugin "$dir/bad.so" -o "$dir/none.lock"
+    expect 130
+    empty "$dir/out"
+    has "$dir/err" "interrupted: $dir/none.lock was not written"
+    [ ! -e "$dir/none.lock" ]
+    ds lock "$@" --plugin "$dir/mine.so" -o "$dir/a.lock"
+    expect 0
+    ds verify "$dir/a.lock" -m $small --plugin "$dir/mine.so"
+    expect 0
+    cp "$dir/a.lock" "$dir/before.lock"
+    ds verify "$dir/a.lock" -m $small --plugin "$dir/bad.so"
+    expect 130
+    empty "$dir/out"
+    has "$dir/err" "interrupted: nothing was compared"
+    ds lock --update -m $small --plugin "$dir/bad.so" -o "$dir/a.lock"
+    expect 130
+    same_files "$dir/before.lock" "$dir/a.lock"
+}
+
 # What a dead worker started may live on, with the worker's end of the socket.
 test_worker_that_leaves_a_process_behind() {
     build bad -DFAULT_LEAVE_A_PROCESS_IN_LAUNCH
