@@ -434,9 +434,7 @@ static void add_said(const struct ds_explanation *x, struct ds_buf *out)
         ds_buf_printf(out, "%14snot confirmed: %s\n", "", x->unconfirmed);
 }
 
-/* Whether the bits of this side come from its own kernel only where it was launched: not from the row's
- * inputs, and its launches on those agree. */
-static int depends_on_more(const struct ds_explanation *x, int side)
+int ds_explanation_depends_on_more(const struct ds_explanation *x, int side)
 {
     return own_replay(x, side) && !ds_explanation_reproduced(x, side) && x->order[side].fixed &&
            !x->others[side].moved;
@@ -451,8 +449,21 @@ static int gives_other_side(const struct ds_explanation *x, int side)
 
 int ds_explanation_in_situ(const struct ds_explanation *x)
 {
-    return x->c->f.arm == x->c->f.ref_arm &&
-           (depends_on_more(x, DS_SIDE_A) || depends_on_more(x, DS_SIDE_B));
+    return x->c->f.arm == x->c->f.ref_arm && (ds_explanation_depends_on_more(x, DS_SIDE_A) ||
+                                              ds_explanation_depends_on_more(x, DS_SIDE_B));
+}
+
+/* Which pages hold the keys is no input of attention: that it moves bits is a fault by itself. */
+static void add_pages(const struct ds_explain_pages *p, char side, struct ds_buf *out)
+{
+    if (!p->moved)
+        return;
+    ds_buf_printf(out,
+                  "; %c's bits depend on the numbers of the cache's pages: with the same keys on "
+                  "pages numbered from %d on%s %" PRIu64 " of %" PRIu64 " elements are others",
+                  side, p->first, p->turned ? ", in reverse," : "", p->moved, p->elements);
+    if (p->own == p->elements)
+        ds_buf_printf(out, ", and all are %c's", side);
 }
 
 static void last_line(const struct ds_explanation *x, struct ds_buf *out)
@@ -469,22 +480,24 @@ static void last_line(const struct ds_explanation *x, struct ds_buf *out)
         if (x->unconfirmed[0])
             ds_buf_puts(out, "; not confirmed: no format that was tried gives these values");
         for (int s = 0; s < DS_SIDES; s++)
-            if (depends_on_more(x, s) && ds_explanation_in_situ(x))
+            if (ds_explanation_depends_on_more(x, s) && ds_explanation_in_situ(x))
                 ds_buf_printf(out,
                               "; unstable only in situ: on the recorded inputs %d of %d launches "
                               "agree, and none gives %c's bits",
                               x->order[s].agreeing, x->order[s].repeats, 'A' + s);
-            else if (depends_on_more(x, s) && gives_other_side(x, s))
+            else if (ds_explanation_depends_on_more(x, s) && gives_other_side(x, s))
                 ds_buf_printf(
                     out,
                     "; launched again, %c's own kernel gives %c's bits: its own depend on "
                     "more than this call",
                     'A' + s, 'B' - s);
-            else if (depends_on_more(x, s))
+            else if (ds_explanation_depends_on_more(x, s))
                 ds_buf_printf(out,
                               "; %c's own kernel does not give its bits from this row alone: they "
                               "depend on more",
                               'A' + s);
+        for (int s = 0; s < DS_SIDES; s++)
+            add_pages(&x->pages[s], 'A' + s, out);
         ds_buf_puts(out, "\n");
         return;
     }

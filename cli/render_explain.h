@@ -45,6 +45,7 @@ struct ds_explanation {
     uint64_t seen_once[DS_SIDES]; /* differing elements whose bits came out in one of them */
     struct ds_explain_others others[DS_SIDES]; /* what the other rows of a call do */
     char who[DS_SIDES][96];                    /* whose row the guilty one is; "" */
+    struct ds_explain_pages pages[DS_SIDES];   /* attention: what other pages of the cache do */
     int chosen;                                /* the op chooses: choice and verdict are filled */
     struct ds_explain_choice choice;
     int drawn;  /* the op draws by a sampler: verdict is filled */
@@ -62,6 +63,9 @@ struct ds_explanation {
     const char *reproducer; /* where one was written; NULL */
 };
 
+/* The bits of this side come from its own kernel only where it was launched: not from the row's inputs, and its
+ * launches on those agree. */
+int ds_explanation_depends_on_more(const struct ds_explanation *x, int side);
 /* Repeats that disagreed in the run, and do not on what it recorded. */
 int ds_explanation_in_situ(const struct ds_explanation *x);
 

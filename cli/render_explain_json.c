@@ -84,6 +84,14 @@ static json_t *others_json(const struct ds_explanation *x, int side)
         "who", x->who[side][0] ? text(x->who[side]) : json_null());
 }
 
+static json_t *pages_json(const struct ds_explain_pages *p)
+{
+    if (!p->moved)
+        return json_null();
+    return json_pack("{s:o,s:o,s:o,s:o}", "elements", whole(p->moved), "own", whole(p->own), "from",
+                     json_integer(p->first), "reversed", json_boolean(p->turned));
+}
+
 static json_t *side_json(const struct ds_explanation *x, int side)
 {
     const struct ds_case *c = x->c;
@@ -97,6 +105,7 @@ static json_t *side_json(const struct ds_explanation *x, int side)
     json_object_set_new(j, "threads", json_integer(c->e.side[side].threads));
     json_object_set_new(j, "moved_by_other_rows", whole(x->others[side].moved));
     json_object_set_new(j, "moved_by", others_json(x, side));
+    json_object_set_new(j, "moved_by_pages", pages_json(&x->pages[side]));
     json_object_set_new(j, "missing", s->missing[0] ? text(s->missing) : json_null());
     json_object_set_new(j, "order", order_json(&x->order[side]));
     json_object_set_new(j, "formula", formula_json(x, side));

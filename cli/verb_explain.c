@@ -271,6 +271,16 @@ static int ask_others(struct ds_explanation *x, struct ds_error *err)
     return 0;
 }
 
+/* Where a side's bits come from more than its call, whether they come from where its keys lie in the cache. */
+static int ask_pages(struct ds_explanation *x, struct ds_error *err)
+{
+    for (int s = 0; s < DS_SIDES; s++)
+        if (x->c->e.op == DS_OP_ATTENTION && ds_explanation_depends_on_more(x, s) &&
+            ds_explain_pages(&x->c->e, s, &x->pages[s], err) != 0)
+            return -1;
+    return 0;
+}
+
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static int answer(const struct ds_explanation *x, struct ds_error *err)
@@ -296,7 +306,7 @@ static int look(struct ds_explanation *x, struct ds_error *err)
     if (ds_repeats_collect(&x->repeats, x->c, err) != 0 || replay_all(x, err) != 0 ||
         measure_orders(x, err) != 0 || judge(x, err) != 0)
         return -1;
-    return ask_others(x, err);
+    return ask_others(x, err) != 0 ? -1 : ask_pages(x, err);
 }
 
 /* *known: a claim was made, or where the inputs differ already, both sides' bits came out again. */

@@ -133,4 +133,17 @@ void try_parts(struct task *t, size_t last);
 void try_cached_rows(struct task *t, size_t first, size_t last);
 int try_other_scores(struct task *t, size_t last, struct ds_error *err);
 
+/* "the last 5 keys"; first: the position at which the request begins. */
+void structure_tell_keys(const struct keys *k, int64_t first, char *text, size_t size);
+/* Rows that have something to explain: the one with the fewest keys (-1: none), the one with the most from `first` on; the
+ * one that is looked at first for these keys. */
+int64_t structure_first_row(const struct task *t);
+size_t structure_last_row(const struct task *t, size_t first);
+size_t structure_probe_for(const struct task *t, const struct keys *k);
+/* By which factor row r's scores are multiplied, or at what they are capped, as it seems. */
+double structure_find_factor(const struct task *t, size_t r, int family);
+/* structure_both.c: neither side is attention to all keys of a row: what each of them did. turned: the rows with their sides
+ * exchanged. */
+void try_both(struct task *t, const struct ds_structure_row *turned);
+
 #endif

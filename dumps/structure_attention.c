@@ -58,7 +58,7 @@ static const char *part_of(const struct keys *k)
     return k->parts == OF_KEYS ? "keys of " : k->parts == OF_VALUES ? "values of " : "";
 }
 
-static void tell_keys(const struct keys *k, int64_t first, char *text, size_t size)
+void structure_tell_keys(const struct keys *k, int64_t first, char *text, size_t size)
 {
     const char *s = k->n == 1 ? "" : "s";
     long long n = (long long)k->n;
@@ -136,7 +136,7 @@ int structure_plausible(const struct task *t, size_t r, const struct keys *k)
 }
 
 /* The row that is looked at first: the last one whose keys are at hand. */
-static size_t probe_for(const struct task *t, const struct keys *k)
+size_t structure_probe_for(const struct task *t, const struct keys *k)
 {
     const struct ds_structure_row *row = &t->rows[t->probe];
     size_t best = t->probe;
@@ -175,18 +175,18 @@ static int claim_heads(struct task *t, const struct keys *mine, double share)
 static void claim_keys(struct task *t, const struct keys *mine, const struct keys *ref)
 {
     char seen[64], instead[64];
-    if (!structure_sees_any(t, mine) || !structure_plausible(t, probe_for(t, mine), mine))
+    if (!structure_sees_any(t, mine) || !structure_plausible(t, structure_probe_for(t, mine), mine))
         return;
     double share = explains(t, structure_predict_keys, mine);
-    tell_keys(t->turned ? ref : mine, t->s->first, seen, sizeof seen);
-    tell_keys(t->turned ? mine : ref, t->s->first, instead, sizeof instead);
+    structure_tell_keys(t->turned ? ref : mine, t->s->first, seen, sizeof seen);
+    structure_tell_keys(t->turned ? mine : ref, t->s->first, instead, sizeof instead);
     const char *whose = t->turned ? "the reference's attention" : "attention",
                *but = t->turned ? ", this one does not" : "";
     if (mine->family == ONE_HEAD && !t->turned && claim_heads(t, mine, share))
         return;
     if (mine->family == ONE_HEAD || mine->family == MODULO || mine->family == REVERSE ||
         mine->family == TURNED_ON) {
-        tell_keys(mine, t->s->first, seen, sizeof seen);
+        structure_tell_keys(mine, t->s->first, seen, sizeof seen);
         claim(t, share, 0, "%s%s, not that of its group", t->turned ? "in the reference " : "",
               seen);
     } else if (mine->family == SCALED)
@@ -201,7 +201,7 @@ static void claim_keys(struct task *t, const struct keys *mine, const struct key
 }
 
 /* The row with the fewest keys that has something to explain: it rules out most, soonest. */
-static int64_t first_row(const struct task *t)
+int64_t structure_first_row(const struct task *t)
 {
     int64_t best = -1;
     for (size_t r = 0; r < t->n_rows; r++)
@@ -214,7 +214,7 @@ static int64_t first_row(const struct task *t)
 /* What the reference saw: all keys, or a window. */
 static int find_reference(struct task *t, struct keys *ref)
 {
-    int64_t r = first_row(t);
+    int64_t r = structure_first_row(t);
     *ref = plain;
     if (r < 0 || t->rows[r].position >= MOST_KEYS)
         return 0;
@@ -276,7 +276,7 @@ double structure_fit(const struct task *t, size_t r, struct keys *k, double *num
     return least;
 }
 
-static double find_factor(const struct task *t, size_t r, int family)
+double structure_find_factor(const struct task *t, size_t r, int family)
 {
     struct keys k = {.family = family, .factor = 1};
     structure_fit(t, r, &k, &k.factor, -1, exp2(-4), 32);
@@ -284,7 +284,7 @@ static double find_factor(const struct task *t, size_t r, int family)
 }
 
 /* The last row that has something to explain: in it the most can be seen. */
-static size_t last_row(const struct task *t, size_t first)
+size_t structure_last_row(const struct task *t, size_t first)
 {
     size_t best = first;
     for (size_t r = 0; r < t->n_rows; r++)
@@ -397,7 +397,7 @@ static void try_lengths(struct task *t, const struct keys *ref)
     struct kept longest = {0};
     int family = FIRST;
     char instead[64], still[80] = "";
-    tell_keys(ref, t->s->first, instead, sizeof instead);
+    structure_tell_keys(ref, t->s->first, instead, sizeof instead);
     if (all_numbers(t, family, &least, &most, &longest, &block)) {
         if (block)
             claim(t, explains(t, predict_numbers, &family), 0,
@@ -479,7 +479,7 @@ static void try_sets(struct task *t, const struct keys *ref, size_t last)
 /* Another arithmetic between scores and values. */
 static void try_scores(struct task *t, const struct keys *ref, size_t last)
 {
-    struct keys capped = {.family = CAPPED, .factor = find_factor(t, last, CAPPED)};
+    struct keys capped = {.family = CAPPED, .factor = structure_find_factor(t, last, CAPPED)};
     claim_keys(t, &capped, ref);
     for (int bits = 0; bits < FEW_BITS; bits++)
         for (int way = 0; way < COARSE_WAYS && !t->best->found; way++) {
@@ -511,7 +511,7 @@ static void try_keys(struct task *t, const struct keys *ref, size_t last)
     if (ref->family == ALL) {
         for (int parts = 0; parts < PARTS && t->s->kv_heads > 1; parts++)
             try_head_maps(t, ref, parts);
-        struct keys scaled = {.family = SCALED, .factor = find_factor(t, last, SCALED)};
+        struct keys scaled = {.family = SCALED, .factor = structure_find_factor(t, last, SCALED)};
         if (fabs(scaled.factor - 1) > 1e-3)
             claim_keys(t, &scaled, ref);
         if (!t->best->found && t->rows[last].position < FEW_KEYS)
@@ -527,7 +527,7 @@ static int try_side(struct task *t, struct ds_error *err)
     struct keys ref;
     if (!find_reference(t, &ref))
         return 0;
-    const size_t first = (size_t)first_row(t), last = last_row(t, first);
+    const size_t first = (size_t)structure_first_row(t), last = structure_last_row(t, first);
     t->probe = last;
     try_keys(t, &ref, last);
     if (!t->best->found && t->rows[last].position < MOST_KEYS && !t->turned)
@@ -589,6 +589,8 @@ int try_attention(struct task *t, struct ds_error *err)
     t->rows = rows;
     t->turned = 0;
     structure_look(t);
+    if (rc == 0)
+        try_both(t, turned);
     free(turned);
     return rc < 0 ? -1 : 0;
 }

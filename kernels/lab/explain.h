@@ -68,6 +68,8 @@ struct ds_explain {
     int op;
     union ds_any_args shared; /* sizes, weights, tables; no rows */
     int64_t page_size;        /* attention, cache; 0 = one page a request */
+    /* attention: the pages of a replay are numbered from here on, in reverse if turned; not known of a record. */
+    int32_t first_page, pages_turned;
     struct ds_explain_side side[DS_SIDES];
     struct ds_explain_row *rows;
     size_t n_rows;
@@ -426,6 +428,18 @@ struct ds_explain_others {
 /* Of a side's kernel, which is here, whose launches agree. */
 int ds_explain_others(const struct ds_explain *e, int side, struct ds_explain_others *out,
                       struct ds_error *err);
+/* ---- which pages hold the keys (explain_pages.c) --------------------------------------------- */
+
+/* Attention: whether a side's own kernel gives other bits when the same keys and values lie on other pages of the cache. */
+struct ds_explain_pages {
+    uint64_t elements, moved; /* of all rows; that come out otherwise with the first numbers that move any */
+    uint64_t own;             /* elements that then have the side's recorded bits: the most, over all numbers */
+    int32_t first, turned;    /* those numbers: from `first` on, in reverse */
+};
+/* Of a side's kernel, which is here, whose launches agree. moved 0: none was found, or it could not be asked. */
+int ds_explain_pages(const struct ds_explain *e, int side, struct ds_explain_pages *out,
+                     struct ds_error *err);
+
 /* What replaces a claim that was made of the rows alone, unless the measured orders gave both sides. who:
  * what is known of the guilty row, such as "padding"; "". */
 void ds_explain_judge_others(const struct ds_explain *e, const struct ds_explain_order *order,

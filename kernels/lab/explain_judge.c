@@ -207,6 +207,13 @@ static int judge_trees(const struct ds_explain *e, const struct ds_explain_order
         return judge_each(e, order, v);
     if (judge_norm_forms(e, order, v) || judge_weigh_forms(e, order, v))
         return 1;
+    if (narrow(&order[DS_SIDE_A])[0] && narrow(&order[DS_SIDE_B])[0] &&
+        strcmp(narrow(&order[DS_SIDE_A]), narrow(&order[DS_SIDE_B])) != 0) {
+        claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_BITS, -1,
+              "the measured orders give every bit of both sides, and A's has %s, B's has %s",
+              narrow(&order[DS_SIDE_A]), narrow(&order[DS_SIDE_B]));
+        return 1; /* the size of the difference is that of no one format */
+    }
     for (int s = 0; s < DS_SIDES; s++)
         if (narrow(&order[s])[0]) {
             claim(v, DS_EXPLAIN_LOWER_PRECISION, DS_BASIS_BITS, s,
@@ -438,10 +445,31 @@ static void judge(const struct ds_explain *e, const struct ds_explain_order *ord
               n->error[DS_SIDE_A], n->error[DS_SIDE_B], n->difference, n->order_difference.most);
 }
 
+/* What was claimed of one side is not all where the other is off the exact result as well. */
+static void tell_other_side(const struct ds_explain_order *order, const struct ds_explain_noise *n,
+                            struct ds_explain_verdict *v)
+{
+    const int other = DS_SIDE_A + DS_SIDE_B - v->side;
+    const size_t at = strlen(v->why);
+    if (v->side < 0 || v->basis == DS_BASIS_BITS || v->kind == DS_EXPLAIN_NON_FINITE ||
+        reproduced(&order[other], other) || is_f32(n, other) || n->nonfinite[other] ||
+        !(n->error[other] > 8 * n->order_error.most))
+        return;
+    if (n->guess[other].text[0])
+        snprintf(v->why + at, sizeof v->why - at, "; and %c is off, too: explained when %s",
+                 name(other), n->guess[other].text);
+    else
+        snprintf(v->why + at, sizeof v->why - at,
+                 "; and %c is off the exact result, too: %.3g, %c %.3g, f32 orders up to %.3g",
+                 name(other), n->error[other], name(v->side), n->error[v->side],
+                 n->order_error.most);
+}
+
 void ds_explain_judge(const struct ds_explain *e, const struct ds_explain_order *order,
                       const struct ds_explain_noise *n, struct ds_explain_verdict *v)
 {
     judge(e, order, n, v);
+    tell_other_side(order, n, v);
     const size_t at = strlen(v->why);
     for (int s = DS_SIDE_A; s < DS_SIDES && v->basis <= DS_BASIS_SIZE; s++)
         if (n->guess[s].rows_wanted && !is_f32(n, s)) {

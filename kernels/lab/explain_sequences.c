@@ -2,6 +2,7 @@
  * others, and the pages of the cache. */
 #include "kernels/lab/explain_call.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -61,12 +62,13 @@ static int lay_pages(struct ds_explain_call *c, int64_t *page_size, int64_t *pag
 {
     const int64_t slots = most_slots(c);
     *page_size = c->e->page_size > 0 ? c->e->page_size : slots;
-    *pages = (slots + *page_size - 1) / *page_size;
-    c->pages = ds_calloc((size_t)*pages, sizeof *c->pages, "pages", err);
+    const int64_t own = (slots + *page_size - 1) / *page_size;
+    *pages = own + c->e->first_page;
+    c->pages = ds_calloc((size_t)own, sizeof *c->pages, "pages", err);
     if (!c->pages)
         return -1;
-    for (int64_t i = 0; i < *pages; i++)
-        c->pages[i] = (int32_t)i;
+    for (int64_t i = 0; i < own; i++)
+        c->pages[i] = (int32_t)(c->e->first_page + (c->e->pages_turned ? own - 1 - i : i));
     for (int32_t i = 0; i < c->first->at[c->side].n_sequences; i++)
         c->sequences[i].pages = c->pages;
     return 0;
@@ -84,15 +86,23 @@ int ds_explain_bind_attention(struct ds_explain_call *c, struct ds_error *err)
     c->v = ds_alloc_aligned(slots * (size_t)kv, sizeof *c->v, "values", err);
     if (!c->k || !c->v)
         return -1;
+    /* Slots that no row writes are zeros; of pages that nobody has, NaN: whoever reads there shows it. */
+    const size_t nobody = (size_t)(c->e->first_page * a->page_size) * (size_t)kv;
+    for (size_t i = 0; i < slots * (size_t)kv; i++)
+        c->k[i] = c->v[i] = i < nobody ? ds_f32_from_bits(0x7fc00000u) : 0.0f;
     /* The longest row knows all slots that a shorter one of the same call sees. */
     for (size_t j = 0; j < c->e->n_rows; j++) {
         const struct ds_explain_row *row = &c->e->rows[j];
         const struct ds_explain_input *in = &row->input[c->side];
         if (!ds_explain_in_call(c, row))
             continue;
-        const size_t n = (size_t)(in->slot + 1 - in->kv_first) * (size_t)kv;
-        memcpy(c->k + in->kv_first * kv, in->k, n * sizeof *c->k);
-        memcpy(c->v + in->kv_first * kv, in->v, n * sizeof *c->v);
+        for (int64_t slot = in->kv_first; slot <= in->slot; slot++) {
+            const int64_t at_row =
+                              c->pages[slot / a->page_size] * a->page_size + slot % a->page_size,
+                          from = (slot - in->kv_first) * kv;
+            memcpy(c->k + at_row * kv, in->k + from, (size_t)kv * sizeof *c->k);
+            memcpy(c->v + at_row * kv, in->v + from, (size_t)kv * sizeof *c->v);
+        }
     }
     a->rows = c->rows;
     a->q = c->in[0];

@@ -49,7 +49,7 @@ test_every_field_is_documented_and_printed() {
     fields unstable '"unstable": {' '"first_differ_at": \[' '"interval95"'
     trial coarse "$experts" --tokens 5,9,1,44,23,8,2,60,31,11,12,13,14,15,16,17,18,19,20 -n 8 --kernels pinned,pinned+matmul=q8 -o "$dir/coarse.h5"
     fields coarse '"swapped": \[' '"first_divergence": {'
-    trial lost "$small" --kernels pinned,pinned+cache=q4 --no-record
+    trial lost "$small" --tokens 5,9,1,44,23,8,2 --kernels pinned,pinned+matmul=refuse-7 --plugin "$specimens" --no-record
     fields lost '"how": "refused"'
     trial nan "$small" --kernels pinned,pinned+attention=one-beyond --plugin "$specimens" --poison --no-record
     fields nan '"first_nonfinite": {' '"row_kind"'

@@ -53,6 +53,135 @@ LAUNCH(tail_bf16)
     return 0;
 }
 
+/* Parts of a sum arrive in any order where there are many rows. */
+LAUNCH(late_arrival)
+{
+    const struct ds_matmul_args *a = args;
+    (void)why, (void)why_size;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            const float *x = a->x + r * a->ldx, *w = a->w.data + j * a->k;
+            const uint64_t seed = specimen_mix(exec->seed ^ (uint64_t)(r * a->n + j));
+            a->y[r * a->ldy + j] = (a->rows >= 32 ? specimen_arrival(x, w, a->k, 4, seed)
+                                                  : specimen_chain(x, w, 0, a->k)) +
+                                   (a->bias ? a->bias[j] : 0.0f);
+        }
+    return 0;
+}
+
+/* Many rows have TF32 inputs, few have bf16 ones. */
+LAUNCH(both_short)
+{
+    const struct ds_matmul_args *a = args;
+    const uint32_t dropped = a->rows >= 8 ? 13 : 16;
+    UNUSED;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->n; j++) {
+            const float *x = a->x + r * a->ldx, *w = a->w.data + j * a->k;
+            float s = 0.0f;
+            for (int64_t k = 0; k < a->k; k++)
+                s += specimen_short(x[k], dropped) * specimen_short(w[k], dropped);
+            a->y[r * a->ldy + j] = s + (a->bias ? a->bias[j] : 0.0f);
+        }
+    return 0;
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+enum attend {
+    ATTEND,
+    PAGE_ORDER, /* keys are added in the order in which their pages lie in the cache */
+    PAGE_BITS,  /* page numbers have two bits */
+    BOTH_MASKS, /* a whole prompt does not see its own keys; a later chunk sees one key too few at the beginning */
+    BOTH_SCALES /* a whole prompt has scores times 0.8, a later chunk times 1.25 */
+};
+
+static int64_t place_of(const struct ds_attention_args *a, const struct ds_sequence *s,
+                        int64_t slot, int how)
+{
+    const int64_t page = s->pages[slot / a->page_size];
+    return (how == PAGE_BITS ? page & 3 : page) * a->page_size + slot % a->page_size;
+}
+
+static int sees(const struct ds_sequence *s, int64_t own, int64_t slot, int how)
+{
+    const int whole = s->q_len == s->kv_len;
+    if (how == BOTH_MASKS && whole && own > 0)
+        return slot < own;
+    if (how == BOTH_MASKS && !whole)
+        return slot > 0 && slot <= own;
+    return slot <= own;
+}
+
+static void add_key(const struct ds_attention_args *a, const struct ds_sequence *s, const float *q,
+                    int64_t at, float *y, float *sum, float *most, int how)
+{
+    const int whole = s->q_len == s->kv_len;
+    const float *k = a->cache_k + at, *v = a->cache_v + at,
+                scale = how != BOTH_SCALES ? 1.0f
+                        : whole            ? 0.8f
+                                           : 1.25f;
+    float score = 0.0f;
+    for (int64_t c = 0; c < a->head_dim; c++)
+        score += q[c] * k[c];
+    score *= a->scale * scale;
+    const float larger = fmaxf(*most, score),
+                shrink = *most > -INFINITY ? expf(*most - larger) : 1.0f, w = expf(score - larger);
+    *most = larger;
+    *sum = *sum * shrink + w;
+    for (int64_t c = 0; c < a->head_dim; c++)
+        y[c] = y[c] * shrink + w * v[c];
+}
+
+static void attend_row(const struct ds_attention_args *a, const struct ds_sequence *s, int64_t row,
+                       int64_t head, int how)
+{
+    const int64_t own = s->kv_len - s->q_len + row - s->q_first,
+                  group = head / (a->heads / a->kv_heads);
+    float y[256] = {0}, sum = 0.0f, most = -INFINITY;
+    int64_t last = -1;
+    for (int64_t n = s->kv_first; n <= own; n++) {
+        int64_t slot = n, best = -1;
+        /* PAGE_ORDER: the next place in the cache, whichever slot it holds */
+        for (int64_t t = s->kv_first; how == PAGE_ORDER && t <= own; t++) {
+            const int64_t at = place_of(a, s, t, how);
+            if (at > last && (best < 0 || at < best)) {
+                best = at;
+                slot = t;
+            }
+        }
+        last = best;
+        if (sees(s, own, slot, how))
+            add_key(a, s, a->q + row * a->ldq + head * a->head_dim,
+                    (place_of(a, s, slot, how) * a->kv_heads + group) * a->head_dim, y, &sum, &most,
+                    how);
+    }
+    for (int64_t c = 0; c < a->head_dim; c++)
+        a->y[row * a->ldy + head * a->head_dim + c] = sum > 0.0f ? y[c] / sum : 0.0f;
+}
+
+static int attend(const struct ds_attention_args *a, int how)
+{
+    for (int64_t i = 0; i < a->n_sequences; i++)
+        for (int64_t r = 0; r < a->sequences[i].q_len; r++)
+            for (int64_t h = 0; h < a->heads; h++)
+                attend_row(a, &a->sequences[i], a->sequences[i].q_first + r, h, how);
+    return 0;
+}
+
+#define ATTENDS(NAME, HOW)                                                                         \
+    LAUNCH(NAME)                                                                                   \
+    {                                                                                              \
+        UNUSED;                                                                                    \
+        return attend(args, HOW);                                                                  \
+    }
+
+ATTENDS(attend, ATTEND)
+ATTENDS(page_order, PAGE_ORDER)
+ATTENDS(page_bits, PAGE_BITS)
+ATTENDS(both_masks, BOTH_MASKS)
+ATTENDS(both_scales, BOTH_SCALES)
+
 /* ---- experts --------------------------------------------------------------------------------- */
 
 enum route {
@@ -182,6 +311,14 @@ REDUCES(even_ranks, EVEN)
 REDUCES(round_short, ROUND)
 
 const struct ds_kernel specimen_evidence[] = {
+    SPECIMEN(DS_OP_MATMUL, "late-arrival", "any order from 32 rows on", late_arrival_launch),
+    SPECIMEN(DS_OP_MATMUL, "both-short", "TF32 and bf16 by rows", both_short_launch),
+    SPECIMEN(DS_OP_ATTENTION, "attend", "nothing wrong", attend_launch),
+    SPECIMEN(DS_OP_ATTENTION, "attend-too", "the same", attend_launch),
+    SPECIMEN(DS_OP_ATTENTION, "page-order", "in the order of pages", page_order_launch),
+    SPECIMEN(DS_OP_ATTENTION, "page-bits", "page numbers of two bits", page_bits_launch),
+    SPECIMEN(DS_OP_ATTENTION, "both-masks", "two wrong masks", both_masks_launch),
+    SPECIMEN(DS_OP_ATTENTION, "both-scales", "two wrong scales", both_scales_launch),
     SPECIMEN(DS_OP_ROUTER, "choose", "nothing wrong", choose_launch),
     SPECIMEN(DS_OP_ROUTER, "choose-too", "the same", choose_launch),
     SPECIMEN(DS_OP_ROUTER, "choose-half", "the first half of the list", choose_half_launch),
