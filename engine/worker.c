@@ -103,13 +103,14 @@ static int serve(int fd, const struct ds_worker_context *c)
                                      .sites = c->sites,
                                      .site_on = c->site_on,
                                      .place = c->place};
-    struct ds_error open_error;
+    /* An error is sent whole: nothing of what was on the stack before goes along. */
+    struct ds_error open_error = {{0}, {0}};
     int open_failed = (c->open_blas && ds_blas_open(c->blas_core, &open_error) != 0) ||
                       (c->open_cblas && ds_cblas_open(&open_error) != 0);
     int rc = 0;
     struct ds_trial_order order;
     while (rc == 0 && transfer(fd, &order, sizeof order, 0, NEVER) == 0) {
-        struct ds_error err;
+        struct ds_error err = {{0}, {0}};
         struct ds_trial_data data;
         int32_t *forced = ds_calloc((size_t)order.n_forced, sizeof *forced, "forced tokens", &err);
         if (!forced ||

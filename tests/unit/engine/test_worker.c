@@ -111,12 +111,43 @@ static void test_a_stall_is_told_once(void **state)
     assert_int_equal(ds_stalled(&s, &at, 4000), 0);
 }
 
+static int fails(void *ctx, const struct ds_trial_order *order, struct ds_trial_data *out,
+                 struct ds_error *err)
+{
+    (void)ctx;
+    (void)order;
+    (void)out;
+    ds_fail(err, "short");
+    return ds_hint(err, "h");
+}
+
+/* Bytes that nobody wrote would be those of something else. */
+static void test_an_error_brings_nothing_else_along(void **state)
+{
+    (void)state;
+    static const struct ds_error want = {"short", "h"};
+    struct ds_worker_context c = {.trial = fails};
+    struct ds_worker w = {0};
+    struct ds_error err;
+    struct ds_trial_data t;
+    memset(&err, 'x', sizeof err);
+    assert_ok(ds_worker_start(&w, &c, 1, &err), err);
+    for (int i = 0; i < 2; i++) {
+        const struct ds_trial_order order = {.arm = 3, .pass = DS_PASS_NATURAL};
+        memset(&err, 'x', sizeof err);
+        assert_int_equal(ds_worker_trial(&w, &order, NULL, NULL, &t, &err), DS_WORKER_FAILED);
+        assert_memory_equal(&err, &want, sizeof err);
+    }
+    ds_worker_stop(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_waits_is_asked_meanwhile),
         cmocka_unit_test(test_a_stall_is_told_once),
         cmocka_unit_test(test_an_answer_to_another_order_is_a_dead_worker),
+        cmocka_unit_test(test_an_error_brings_nothing_else_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
