@@ -271,10 +271,11 @@ asan: ## the same tests with address and undefined-behaviour sanitizers, in a bu
 
 # Where threads or processes share memory: the team and what is spread over it, held rows, neighbours of --load, parts of diff, the terminal
 # UI beside a growing record. Suppressed is only what libraries do that are not built so: tests/tsan.supp has the reasons.
+# test_data_memory asks the C library's allocator, in whose place the sanitizer stands.
 TSAN_TESTS := $(filter $(patsubst %,$(BUILD)/tests/unit/%,base/% probes/% tui/% dumps/test_diff dumps/test_parts dumps/test_partings \
     dumps/test_record_follow engine/test_file_weights engine/test_forward engine/test_forward_calls engine/test_load engine/test_model \
     engine/test_sweep engine/test_worker kernels/test_lab kernels/test_timing kernels/test_variants) \
-    $(BUILD)/tests/tui/%,$(UNIT_TESTS) $(PROGRAM_TESTS)) tests/tui/test_run_tui.sh
+    $(BUILD)/tests/tui/%,$(filter-out %/tui/test_data_memory,$(UNIT_TESTS) $(PROGRAM_TESTS))) tests/tui/test_run_tui.sh
 tsan: ## tests of code with threads under the thread sanitizer, in a build folder of their own
 	@$(MAKE) --no-print-directory SAN=thread BUILD=$(BUILD)-tsan tsan-test
 tsan-test: all $(filter $(BUILD)/%,$(TSAN_TESTS)) $(BUILD)/tests/tools/make_tui_records

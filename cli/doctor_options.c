@@ -14,16 +14,19 @@ static const struct {
     unsigned scope;
     const char *spec;
 } other_options[] = {
-    {DS_DOCTOR_GPU_ENGINES, "--config=|--generation-config=|--override-generation-config=|--"
-                            "sampling-defaults=|--quantization=|-q=|--torchao-config=|"
-                            "--revision=|--model=|--model-path=|--chat-template=|--host=|--port=|--"
-                            "uds=|--api-key=|--served-model-name=|--tokenizer=|"
-                            "--tokenizer-path=|--trust-remote-code|--download-dir=|--max-model-len="
-                            "|--context-length=|--uvicorn-log-level=|--log-level=|"
-                            "--log-requests|--disable-log-requests|--disable-log-stats|--enable-"
-                            "log-requests|--enable-metrics|--node-rank=|--nccl-port=|"
-                            "--dist-init-addr=|--nnodes=|--enable-auto-tool-choice|--tool-call-"
-                            "parser=|--reasoning-parser="},
+    {DS_DOCTOR_GPU_ENGINES,
+     "--config=|--generation-config=|--override-generation-config=|--"
+     "sampling-defaults=|--quantization=|-q=|--torchao-config=|"
+     "--revision=|--model=|--model-path=|--chat-template=|--host=|--port=|--"
+     "uds=|--api-key=|--served-model-name=|--tokenizer=|"
+     "--tokenizer-path=|--trust-remote-code|--download-dir=|--max-model-len="
+     "|--context-length=|--uvicorn-log-level=|--log-level=|"
+     "--log-requests|--disable-log-requests|--disable-log-stats|--enable-"
+     "log-requests|--enable-metrics|--node-rank=|--nccl-port=|"
+     "--dist-init-addr=|--nnodes=|--enable-auto-tool-choice|--tool-call-"
+     "parser=|--reasoning-parser=|--gpu-memory-utilization=|--mem-fraction-static=|--async-"
+     "scheduling|--no-async-scheduling|--cuda-graph-max-bs=|--cuda-graph-bs=|--schedule-"
+     "conservativeness=|--swap-space=|--watchdog-timeout="},
     {DS_DOCTOR_LLAMA,
      "--model=|-m=|--hf-repo=|-hf=|-hfr=|--chat-template=|--chat-template-file=|--host=|--port=|--"
      "alias=|-a=|--api-key=|--log-file=|"

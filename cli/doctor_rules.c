@@ -18,7 +18,10 @@
  *   [va] vllm/engine/arg_utils.py: -sc, -cc and -ac are --speculative-config, --compilation-config and
  *        --attention-config; --spec-method, --spec-model, --spec-tokens stand for keys of the first;
  *        context parallelism is -dcp and -pcp, --enable-eplb moves experts, --enable-dbo overlaps two halves of a batch
+ *   [vo] docs.vllm.ai, configuration/optimization: a request that finds no free cache is preempted and computed again;
+ *        --gpu-memory-utilization makes that cache; levels -O0 to -O3, the default is -O2
  *   [sa] docs.sglang.io, advanced_features/server_arguments
+ *   [sh] docs.sglang.io, advanced_features/hyperparameter_tuning: where the cache is full, requests are retracted
  *   [sd] docs.sglang.io, advanced_features/deterministic_inference; server_args.py: it also sets
  *        NCCL_ALGO=allreduce:tree and leaves the custom all-reduce out; without --random-seed one is drawn
  *   [sf] docs.sglang.io, FAQ: dynamic batching, then prefix caching, differ at temperature 0
@@ -68,6 +71,8 @@ const struct ds_doctor_guard ds_doctor_guards[] = {
     {"one-rank", VLLM, VLLM_RANKS, "=1", "one rank", NULL},
     {"one-rank", SGLANG, SG_RANKS, "unset", "one rank", NULL},
     {"one-rank", SGLANG, SG_RANKS, "=1", "one rank", NULL},
+    {"cpu-only", LLAMA, "--gpu-layers=|--n-gpu-layers=|-ngl= env:LLAMA_ARG_N_GPU_LAYERS", "=0", "no layer is on a GPU", NULL},
+    {"one-slot", SERVER, "--parallel=|-np= env:LLAMA_ARG_N_PARALLEL", "=1", "one slot: one request at a time", NULL},
     {"no-gpu", MACHINE, NULL, NULL, "no NVIDIA device here", ds_doctor_no_gpu},
 };
 
@@ -186,6 +191,29 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
     {"batch.chunk", LLAMA, "--ubatch-size=|-ub= env:LLAMA_ARG_UBATCH", /* [ll] */
      {{"unset", FIXED, "calls of 512 rows at most, the default"}, {"*", FIXED, "calls of {} rows at most: keep it equal"}},
      "-ub 512", NULL, NULL},
+    {"batch.rows", VLLM, "--max-num-batched-tokens=", /* [vc] */
+     {{"unset", UNKNOWN, "how many rows a step may have follows the GPU and how the engine is started"},
+      {"*", FIXED, "steps of {} rows at most: keep it equal"}},
+     "VLLM_BATCH_INVARIANT=1, or --max-num-batched-tokens N", "invariant", NULL},
+    {"batch.rows", SGLANG, "--max-prefill-tokens=", /* [sa] */
+     {{"unset", FIXED, "prefill calls of the default number of rows at most"}, {"*", FIXED, "prefill calls of {} rows at most: keep it equal"}},
+     "--max-prefill-tokens N", NULL, NULL},
+    {"batch.rows", LLAMA, "--batch-size=|-b= env:LLAMA_ARG_BATCH", /* [ll] */
+     {{"unset", FIXED, "2048 rows a batch at most, the default"}, {"*", FIXED, "{} rows a batch at most: keep it equal"}},
+     "-b 2048", NULL, NULL},
+    {"batch.preemption", VLLM, "--num-gpu-blocks-override=", /* [vo] */
+     {{"unset", UNKNOWN, "the cache has the memory that is free: where it is full, a request is preempted and computed again in other calls"},
+      {"*", FIXED, "{} pages of cache, whatever is free"}},
+     "VLLM_BATCH_INVARIANT=1, or --num-gpu-blocks-override N", "invariant", NULL},
+    {"batch.preemption", SGLANG, "--max-total-tokens=", /* [sh] [sa] */
+     {{"unset", UNKNOWN, "the cache has the memory that is free: where it is full, a request is retracted and computed again in other calls"},
+      {"*", FIXED, "a cache of {} tokens, whatever is free"}},
+     "--enable-deterministic-inference, or --max-total-tokens N", "invariant", NULL},
+    {"batch.continuous", SERVER, "--cont-batching|-cb|!--no-cont-batching|!-nocb env:LLAMA_ARG_CONT_BATCHING", /* [ll] */
+     {{"=off|0|false|disabled", FIXED, "requests do not join others that run"},
+      {"*", FOUND, "requests join calls of others that run"},
+      {"unset", FOUND, "requests join calls of others that run (on by default)"}},
+     "-np 1, or --no-cont-batching", "one-slot", NULL},
     {"batch.overlap", VLLM, "--enable-dbo", /* [va] */
      {{"unset", FIXED, "a step is one call"}, {"*", FOUND, "a step of many rows is cut into two calls: a row's bits follow how many others there are"}},
      "VLLM_BATCH_INVARIANT=1, or leave --enable-dbo out", "invariant", NULL},
@@ -271,6 +299,17 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", FIXED, "a rank has all keys of its heads"}, {"=1", FIXED, "a rank has all keys of its heads"},
       {"*", FOUND, "{} ranks have a part of the keys each: attention adds the parts, another number of them in another order"}},
      "the same number of ranks everywhere", NULL, NULL},
+    {"ranks.pipeline", VLLM | SGLANG, "--pipeline-parallel-size=|-pp=|--pp-size=", /* [va] [sa] */
+     {{"unset", FIXED, "all layers are in one stage"}, {"=1", FIXED, "all layers are in one stage"},
+      {"*", UNKNOWN, "{} stages of layers: no sum is cut, but steps hold fewer requests each"}},
+     "the same number of stages everywhere", "invariant", NULL},
+    {"ranks.expert-parallel", VLLM, "--enable-expert-parallel", /* [va] */
+     {{"unset", FIXED, "a rank has a part of every expert"}, {"*", FOUND, "experts are spread over the ranks, by their number: sums are cut elsewhere"}},
+     "the same number of ranks everywhere", "one-rank", NULL},
+    {"ranks.expert-parallel", SGLANG, "--expert-parallel-size=|--ep-size=|--ep=", /* [sa] */
+     {{"unset", FIXED, "a rank has a part of every expert"}, {"=1", FIXED, "a rank has a part of every expert"},
+      {"*", FOUND, "experts are spread over {} ranks: another number of them cuts the sums elsewhere"}},
+     "the same number of ranks everywhere", NULL, NULL},
     {"ranks.experts", VLLM | SGLANG, "--enable-eplb", /* [va] [sa] */
      {{"unset", FIXED, "experts stay on their ranks"}, {"*", FOUND, "experts move between ranks by load, while it runs: their sums are cut elsewhere"}},
      "leave --enable-eplb out", NULL, NULL},
@@ -302,6 +341,15 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", FIXED, "each layer is on one GPU, the default"}, {"=none|layer", FIXED, "split mode {}"},
       {"*", FOUND, "split mode {}: sums are spread over the GPUs, by their number and share"}},
      "--split-mode layer", NULL, NULL},
+    {"device.share", LLAMA, "--tensor-split=|-ts= env:LLAMA_ARG_TENSOR_SPLIT", /* [ll] */
+     {{"unset", UNKNOWN, "which layers a GPU has, where there are several, follows their memory"}, {"*", FIXED, "shares of the GPUs: {}"}},
+     "--tensor-split N,N, or -ngl 0", "cpu-only", NULL},
+    {"device.tensors", LLAMA, "--override-tensor=|-ot= env:LLAMA_ARG_OVERRIDE_TENSOR", /* [ll] */
+     {{"unset", FIXED, "no tensor is placed by name"}, {"*", FIXED, "tensors placed by name: {}: keep it equal"}},
+     "leave --override-tensor out", NULL, NULL},
+    {"device.experts", LLAMA, "--n-cpu-moe=|-ncmoe= env:LLAMA_ARG_N_CPU_MOE", /* [ll] */
+     {{"unset", FIXED, "experts are where their layer is"}, {"*", FIXED, "experts of {} layers on the CPU: keep it equal"}},
+     "leave --n-cpu-moe out", NULL, NULL},
 
     /* ---- which code runs ---------------------------------------------------------------------- */
     {"kernel.attention", VLLM, "--attention-backend=|--attention-config.backend= env:VLLM_ATTENTION_BACKEND",
@@ -319,6 +367,22 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
       {"*", UNKNOWN, "weights may be repacked for this CPU's instructions: another kernel on another CPU"},
       {"unset", UNKNOWN, "weights may be repacked for this CPU's instructions: another kernel on another CPU"}},
      "--no-repack", NULL, NULL},
+    {"kernel.pages", VLLM, "--block-size=", /* [vc] */
+     {{"unset", UNKNOWN, "how many tokens a page of the cache has follows the attention kernel"}, {"*", FIXED, "pages of {} tokens: keep it equal"}},
+     "--block-size N", NULL, NULL},
+    {"kernel.pages", SGLANG, "--page-size=", /* [sa] */
+     {{"unset", UNKNOWN, "how many tokens a page of the cache has follows the attention kernel"}, {"*", FIXED, "pages of {} tokens: keep it equal"}},
+     "--page-size N", NULL, NULL},
+    {"kernel.cache", SERVER, "--kv-unified|-kvu|!--no-kv-unified|!-no-kvu env:LLAMA_ARG_KV_UNIFIED", /* [ll] */
+     {{"unset", UNKNOWN, "one cache for all sequences, or one each: by whether the number of slots is given"},
+      {"=off|0|false|disabled", FIXED, "a cache for each sequence"}, {"*", FOUND, "one cache for all sequences: attention runs over keys of others, too, masked"}},
+     "--no-kv-unified, or -np 1", "one-slot", NULL},
+    {"kernel.window", LLAMA, "--swa-full env:LLAMA_ARG_SWA_FULL", /* [ll] */
+     {{"unset", FIXED, "layers with a window keep the keys of the window, the default"}, {"*", FIXED, "layers with a window keep all keys: keep it equal"}},
+     "leave --swa-full out", NULL, NULL},
+    {"kernel.compile", VLLM, "-O0|-O1|-O2|-O3|--optimization-level=", /* [vo] */
+     {{"unset", FIXED, "optimization level 2, the default"}, {"*", FIXED, "an optimization level is given: another fuses other kernels, keep it equal"}},
+     "leave the level out", NULL, NULL},
     {"kernel.compile", SGLANG, "--enable-torch-compile", /* [sa] */
      {{"unset", FIXED, "no torch.compile"}, {"*", FOUND, "compiled code up to --torch-compile-max-bs requests, other code beyond"}},
      "leave --enable-torch-compile out", NULL, NULL},
@@ -383,6 +447,12 @@ const struct ds_doctor_rule ds_doctor_rules[] = {
      {{"unset", FOUND, "as many threads as this machine has cores"}, {"=-1|0", FOUND, "as many threads as this machine has cores"},
       {"*", FIXED, "{} threads"}},
      "--threads N", NULL, NULL},
+    {"threads.batch", LLAMA, "--threads-batch=|-tb=", /* [ll] */
+     {{"unset", FIXED, "as many threads for prompts as for tokens, the default"}, {"*", FIXED, "{} threads for prompts"}},
+     "--threads-batch N", NULL, NULL},
+    {"threads.numa", LLAMA, "--numa= env:LLAMA_ARG_NUMA", /* [ll] */
+     {{"unset", FIXED, "threads are not placed by NUMA node"}, {"*", FIXED, "threads placed by NUMA node: {}"}},
+     "leave --numa out", NULL, NULL},
     {"threads.cpus", MACHINE, NULL, {{0}}, "--threads N: the same number everywhere", NULL, ds_doctor_look_cpus},
     {"threads.quota", MACHINE, NULL, {{0}}, "ask for so many threads as the quota pays for", NULL, ds_doctor_look_quota},
     {"threads.blas", MACHINE, NULL, {{0}}, "unset OPENBLAS_NUM_THREADS, GOTO_NUM_THREADS and OMP_NUM_THREADS, or ask for as many threads",

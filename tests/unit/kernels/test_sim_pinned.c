@@ -106,7 +106,7 @@ static void one_call(const struct op_case *c, struct ds_subject *cpu, struct ds_
 
 static void both(const struct op_case *c, struct ds_subject **cpu, struct ds_subject **sim)
 {
-    struct ds_shape shape;
+    static struct ds_shape shape; /* which both borrow */
     struct ds_error err;
     assert_ok(ds_shape_parse(c->op, c->shape, &shape, &err), err);
     const struct ds_kernel *of_cpu = ds_kernel_find_on(DS_DEVICE_CPU, c->op, "pinned");
