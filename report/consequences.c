@@ -62,6 +62,15 @@ static int adds_more(const struct ds_origin *x, const struct ds_origin *most)
     return x->relative_rms > most->relative_rms;
 }
 
+/* A relative size. Beside a reference of zeros everything is infinitely large, which is no number to read. */
+static void put_relative(struct ds_buf *out, double x)
+{
+    if (isinf(x))
+        ds_buf_puts(out, "values instead of zeros");
+    else
+        ds_buf_printf(out, "%.1e", x);
+}
+
 /* Where a kernel is an origin: its stages, and the largest error that it adds. */
 static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict *x,
                        struct ds_buf *out)
@@ -85,7 +94,9 @@ static void add_stages(const struct ds_report *r, const struct ds_kernel_verdict
     if (n)
         ds_buf_printf(out, " in %u layer%s", layers, layers == 1 ? "" : "s");
     if (largest) {
-        ds_buf_printf(out, ", adds up to %.1e (", largest->relative_rms);
+        ds_buf_puts(out, isinf(largest->relative_rms) ? ", adds " : ", adds up to ");
+        put_relative(out, largest->relative_rms);
+        ds_buf_puts(out, " (");
         ds_report_place(out, largest->largest_layer, largest->stage, largest->part);
         ds_buf_puts(out, ")");
     }
@@ -146,12 +157,12 @@ void ds_report_growth(const struct ds_report *r, struct ds_buf *out)
     if (n == 0)
         return;
     ds_report_head(r, "growth", out);
-    for (size_t i = 0; i < n; i += step)
-        ds_buf_printf(out, "%sL%d %.1e", i ? "  " : "", r->v->growth[i].layer,
-                      r->v->growth[i].relative_rms);
-    if ((n - 1) % step)
-        ds_buf_printf(out, "  L%d %.1e", r->v->growth[n - 1].layer,
-                      r->v->growth[n - 1].relative_rms);
+    for (size_t i = 0; i < n; i++) {
+        if (i % step && i + 1 != n)
+            continue;
+        ds_buf_printf(out, "%sL%d ", i ? "  " : "", r->v->growth[i].layer);
+        put_relative(out, r->v->growth[i].relative_rms);
+    }
     ds_buf_puts(out, "\n");
     if (r->v->n_added == 0)
         return;
@@ -162,7 +173,7 @@ void ds_report_growth(const struct ds_report *r, struct ds_buf *out)
             continue;
         ds_buf_printf(out, "%sL%d ", i ? "  " : "", g->layer);
         if (g->added_rows)
-            ds_buf_printf(out, "%.1e", g->added_relative_rms);
+            put_relative(out, g->added_relative_rms);
         else
             ds_buf_puts(out, "nothing");
     }
@@ -178,10 +189,11 @@ void ds_report_precisions(const struct ds_report *r, struct ds_buf *out)
         for (uint32_t k = 0; k < x->n; k++) {
             ds_buf_puts(out, k ? ", " : ": ");
             ds_report_name(out, x->of[k].dtype);
+            ds_buf_puts(out, " ");
             if (x->of[k].rows)
-                ds_buf_printf(out, " %.1e", x->of[k].relative_rms);
+                put_relative(out, x->of[k].relative_rms);
             else
-                ds_buf_puts(out, " no difference");
+                ds_buf_puts(out, "no difference");
         }
         if (r->header && x->site < r->header->n_sites)
             ds_buf_printf(out, " at %s", r->header->sites[x->site].stage);

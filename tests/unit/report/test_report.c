@@ -116,6 +116,31 @@ static void test_text_ends_with_the_answer(void **state)
     sweep_free(&s);
 }
 
+/* What stands where the reference has zeros is infinitely large beside them: no number that helps. */
+static void test_values_instead_of_zeros(void **state)
+{
+    (void)state;
+    struct sweep s;
+    struct made m;
+    struct ds_growth growth = {.layer = 3, .relative_rms = (double)INFINITY};
+    make_usual(&s, &m, openblas, 2);
+    assert_true(m.v.n_origins > 0);
+    m.v.origins[0].sized = 1;
+    m.v.origins[0].relative_rms = (double)INFINITY;
+    struct ds_growth *const own = m.v.growth;
+    const size_t n_own = m.v.n_growth;
+    m.v.growth = &growth;
+    m.v.n_growth = 1;
+    ds_report_verdict(&m.r, &m.out);
+    assert_non_null(strstr(m.out.data, "adds values instead of zeros ("));
+    assert_non_null(strstr(m.out.data, "growth        L3 values instead of zeros"));
+    assert_null(strstr(m.out.data, " inf"));
+    m.v.growth = own;
+    m.v.n_growth = n_own;
+    done(&m);
+    sweep_free(&s);
+}
+
 static uint32_t racy(const struct cell *c)
 {
     return cell_is(c, 1, "attn_out")
@@ -439,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_experts_that_changed),
         cmocka_unit_test(test_a_token_before_the_first_drift),
         cmocka_unit_test(test_text_ends_with_the_answer),
+        cmocka_unit_test(test_values_instead_of_zeros),
         cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_hostile_names_are_escaped),
         cmocka_unit_test(test_many_factors_wrap),
