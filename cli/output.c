@@ -199,6 +199,14 @@ static int emit_beside(const char *path, const struct stat *old, const struct ds
     return rc;
 }
 
+/* What was given for a text, by its first bytes; NULL: they say nothing. */
+static const char *other_kind(const struct ds_buf *b)
+{
+    if (b->len >= 4 && memcmp(b->data, "\x89HDF", 4) == 0)
+        return "a record (HDF5)";
+    return b->len >= 4 && memcmp(b->data, "GGUF", 4) == 0 ? "a model (GGUF)" : NULL;
+}
+
 int ds_cli_read_file(const char *what, const char *path, size_t limit, struct ds_buf *out,
                      struct ds_error *err)
 {
@@ -218,6 +226,9 @@ int ds_cli_read_file(const char *what, const char *path, size_t limit, struct ds
         return ds_fail(err, "cannot read %s '%s': %s", what, path, strerror(e));
     if (out->failed)
         return ds_fail(err, "out of memory for %s '%s'", what, path);
+    const char *kind = other_kind(out);
+    if (kind)
+        return ds_fail(err, "'%s' is %s, no %s", path, kind, what);
     return out->len < limit ? 0 : ds_fail(err, "%s '%s' is too large", what, path);
 }
 

@@ -521,6 +521,12 @@ test_hostile_locks() {
     printf 'driftscope.lock 1\nmodel name \001\n' >"$dir/byte.lock"
     verified 2 byte
     has "$dir/err" "$dir/byte.lock:2: byte 0x01 in column 12 is no text"
+    printf '\211HDF\r\n\032\n\003' >"$dir/record.lock"
+    verified 2 record
+    has "$dir/err" "'$dir/record.lock' is a record (HDF5), no lock"
+    ds run -m "$model" -f "$dir/record.lock"
+    expect 2
+    has "$dir/err" "is a record (HDF5), no prompt file"
     printf 'driftscope.lock 1\nend\nmore\n' >"$dir/more.lock"
     verified 2 more
     has "$dir/err" "$dir/more.lock:3: there is something behind 'end'"
