@@ -77,22 +77,28 @@ static int is_runnable(long tid)
     return state && state[1] == ' ' && state[2] == 'R';
 }
 
+/* A round in which an idle thread spins counts. One in which it waits for a CPU tells nothing and hardly counts: where
+ * others have the machine, a thread needs many of these for the little that it has left to spin. */
 void ds_thread_times_settle(void)
 {
-    enum { ROUNDS = 50 };
+    enum { SPINNING = 50, ROUNDS = 500 };
     static const struct timespec pause = {.tv_nsec = 2000000};
     const long self = syscall(SYS_gettid);
     struct ds_thread_times times[2];
+    int spun = 0;
     ds_thread_times_read(&times[0]);
-    for (int k = 1; k < ROUNDS && times[0].n > 1; k++) {
-        int busy = 0;
+    for (int k = 1; k < ROUNDS && spun < SPINNING && times[0].n > 1; k++) {
+        int spins = 0, waits = 0;
         nanosleep(&pause, NULL);
         ds_thread_times_read(&times[k % 2]);
-        for (int i = 0; i < times[k % 2].n; i++)
-            busy |= times[k % 2].t[i].tid != self &&
-                    (moved(&times[(k + 1) % 2], &times[k % 2], i) > 100000 ||
-                     is_runnable(times[k % 2].t[i].tid));
-        if (!busy)
+        for (int i = 0; i < times[k % 2].n; i++) {
+            if (times[k % 2].t[i].tid == self)
+                continue;
+            spins |= moved(&times[(k + 1) % 2], &times[k % 2], i) > 100000;
+            waits |= is_runnable(times[k % 2].t[i].tid);
+        }
+        if (!spins && !waits)
             return;
+        spun += spins;
     }
 }
