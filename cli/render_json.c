@@ -142,6 +142,13 @@ static json_t *unstable_json(const struct ds_report *r)
     json_object_set_new(j, "digests", whole(u->rows));
     json_object_set_new(j, "of_digests", whole(u->of_rows));
     json_object_set_new(j, "first", ds_json_finding(r, &u->first));
+    json_t *apart = u->apart_trials ? json_object() : json_null();
+    if (u->apart_trials) {
+        json_object_set_new(apart, "trials", json_integer(u->apart_trials));
+        json_object_set_new(apart, "arm", json_integer(u->apart_ref));
+        json_object_set_new(apart, "relative_rms", real(u->apart_rms));
+    }
+    json_object_set_new(j, "apart", apart);
     return j;
 }
 

@@ -318,6 +318,8 @@ int ds_analysis_verdict(struct ds_analysis *a, struct ds_verdict *v, struct ds_e
     if (rc == 0 && a->n_natural)
         rc = size_findings(a, labels, v, err);
     if (rc == 0)
+        find_apart(a, v);
+    if (rc == 0)
         rc = find_failed(a, v, err);
     if (rc == 0 && a->n_natural) {
         count_ties(a, v);

@@ -228,7 +228,13 @@ struct ds_unstable {
     uint64_t rows, of_rows;  /* digests with disagreeing repeats, of all with repeats, in of_arms */
     struct ds_finding first; /* factor "repeat"; digest: of the trial that disagrees, ref_digest:
                                 the mode */
+    /* What all trials of that arm have in common at that site, however they disagree: on equal inputs each is off the
+     * arm's reference by `apart_rms` or more (relative), at least DS_APART_TIMES as much as two of them are off each
+     * other. apart_trials 0: they are not, or the record holds no such trials. */
+    uint32_t apart_trials, apart_ref; /* how many trials; the reference's arm */
+    double apart_rms;
 };
+#define DS_APART_TIMES 16.0
 
 /* A kernel that gave other bits on equal inputs at one stage, over all layers and comparisons with a
  * reference. Known at every depth from heal trials; without them only where inputs happened to agree. */

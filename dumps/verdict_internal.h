@@ -244,6 +244,9 @@ void label_unstable(struct ds_analysis *a, const struct heal_table *h, uint8_t *
 int judge_healed_pair(struct ds_analysis *a, uint32_t arm, uint32_t ref, uint32_t base,
                       uint8_t *labels, uint8_t *other);
 
+/* verdict_apart.c: of the first unstable place, what all its trials are off the reference. */
+void find_apart(const struct ds_analysis *a, struct ds_verdict *v);
+
 /* verdict_added.c */
 /* Adds the origins of one comparison to the verdict's; of: its arms, factor and value. */
 int add_origins(struct ds_analysis *a, struct ds_verdict *v, const struct ds_finding *of,

@@ -247,12 +247,26 @@ void ds_report_finding(const struct ds_report *r, const struct ds_finding *f, co
     add_threads(f, indent, out);
 }
 
+/* Trials that disagree, and are all wrong besides. */
+static void add_apart(const struct ds_report *r, struct ds_buf *out)
+{
+    const struct ds_unstable *u = &r->v->unstable;
+    if (u->apart_trials)
+        ds_buf_printf(out,
+                      "%sapart from that all %u trials are off arm %u, on equal inputs: relative "
+                      "rms %.3g or\n%smore, %.2g times what these two are off each other\n",
+                      DS_REPORT_INDENT, u->apart_trials, u->apart_ref, u->apart_rms,
+                      DS_REPORT_INDENT, u->apart_rms / u->first.relative_rms);
+}
+
 static void add_first(const struct ds_report *r, struct ds_buf *out)
 {
     if (!r->v->first.found)
         return;
     ds_report_head(r, r->v->stable ? "first drift" : "first unstable", out);
     ds_report_finding(r, &r->v->first, DS_REPORT_INDENT, out);
+    if (!r->v->stable)
+        add_apart(r, out);
 }
 
 /* First drift of each factor that is not the one told above. */

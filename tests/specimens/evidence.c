@@ -69,6 +69,16 @@ LAUNCH(late_arrival)
     return 0;
 }
 
+/* The same, and whatever the order every sum is a hundredth too large. */
+LAUNCH(late_and_large)
+{
+    const struct ds_matmul_args *a = args;
+    const int rc = late_arrival_launch(args, exec, why, why_size);
+    for (int64_t i = 0; a->rows >= 32 && i < a->rows * a->n; i++)
+        a->y[i / a->n * a->ldy + i % a->n] *= 1.01f;
+    return rc;
+}
+
 /* Many rows have TF32 inputs, few have bf16 ones. */
 LAUNCH(both_short)
 {
@@ -312,6 +322,7 @@ REDUCES(round_short, ROUND)
 
 const struct ds_kernel specimen_evidence[] = {
     SPECIMEN(DS_OP_MATMUL, "late-arrival", "any order from 32 rows on", late_arrival_launch),
+    SPECIMEN(DS_OP_MATMUL, "late-and-large", "and wrong, too", late_and_large_launch),
     SPECIMEN(DS_OP_MATMUL, "both-short", "TF32 and bf16 by rows", both_short_launch),
     SPECIMEN(DS_OP_ATTENTION, "attend", "nothing wrong", attend_launch),
     SPECIMEN(DS_OP_ATTENTION, "attend-too", "the same", attend_launch),
