@@ -16,6 +16,7 @@ const char *ds_dtype_name(int dtype)
 
 int ds_dtype_parse(const char *name)
 {
+    /* Asked of every dumped row: most names are told apart by their first letter, without a call. */
     for (int i = 0; i < DS_DTYPE_COUNT; i++)
         if (name[0] == dtypes[i].name[0] && strcmp(name, dtypes[i].name) == 0)
             return i;

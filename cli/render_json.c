@@ -124,6 +124,18 @@ json_t *ds_json_finding(const struct ds_report *r, const struct ds_finding *f)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
+/* Where, and which kernel. */
+static json_t *site_json(const struct ds_finding *f)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "layer", json_integer(f->layer));
+    json_object_set_new(j, "stage", text(f->stage));
+    json_object_set_new(j, "part", text(f->part));
+    json_object_set_new(j, "op", text(f->op));
+    json_object_set_new(j, "variant", text(f->variant));
+    return j;
+}
+
 static json_t *unstable_json(const struct ds_report *r)
 {
     const struct ds_unstable *u = &r->v->unstable;
@@ -157,12 +169,7 @@ static json_t *own_nonfinite_json(const struct ds_report *r, const struct ds_fin
 {
     if (!f->found)
         return json_null();
-    json_t *j = json_object();
-    json_object_set_new(j, "layer", json_integer(f->layer));
-    json_object_set_new(j, "stage", text(f->stage));
-    json_object_set_new(j, "part", text(f->part));
-    json_object_set_new(j, "op", text(f->op));
-    json_object_set_new(j, "variant", text(f->variant));
+    json_t *j = site_json(f);
     json_object_set_new(j, "arm", json_integer(ds_report_own_arm(r, f->arm)));
     json_object_set_new(j, "phase", text(ds_phase_name(f->phase)));
     json_object_set_new(j, "position", json_integer(f->position));
@@ -258,12 +265,7 @@ static json_t *place_json(const struct ds_finding *f)
 {
     if (!f->found)
         return json_null();
-    json_t *j = json_object();
-    json_object_set_new(j, "layer", json_integer(f->layer));
-    json_object_set_new(j, "stage", text(f->stage));
-    json_object_set_new(j, "part", text(f->part));
-    json_object_set_new(j, "op", text(f->op));
-    json_object_set_new(j, "variant", text(f->variant));
+    json_t *j = site_json(f);
     json_object_set_new(j, "request", json_integer(f->request));
     json_object_set_new(j, "position", json_integer(f->position));
     return j;
