@@ -455,7 +455,7 @@ static int try_side(struct task *t, struct ds_error *err)
 }
 
 /* Of this side; of the reference, where that is known to be at fault, or where nothing was found of this one. */
-static int try_both(struct task *t, struct ds_error *err)
+static int try_sides(struct task *t, struct ds_error *err)
 {
     int right = 0, rc = 0;
     if (t->s->op == DS_STRUCTURE_ATTENTION)
@@ -495,7 +495,7 @@ int ds_structure_find(const struct ds_structure_site *s, const struct ds_structu
     out->off = t.off;
     measure_bits(s, rows, n_rows, out);
     if (rc == 0 && t.off >= LEAST_OFF)
-        rc = try_both(&t, err);
+        rc = try_sides(&t, err);
     if (rc == 0 && !out->found && t.off)
         try_few(&t);
     free(t.rms);
