@@ -185,7 +185,7 @@ static void try_stretches(struct task *t)
         return;
     for (uint32_t k = 0; k < h.n && at < sizeof text; k++) {
         char names[64];
-        const int few = bits_in(h.which[k]) * 2 < (int)n;
+        const int few = h.which[k] && bits_in(h.which[k]) * 2 < (int)n;
         if (h.which[k] == all)
             continue;
         tell_terms(t, few ? h.which[k] : all & ~h.which[k], names, sizeof names);

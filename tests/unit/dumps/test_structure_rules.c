@@ -187,6 +187,37 @@ static void test_terms_of_fewer_bits(void **st)
     assert_true(find().precision);
 }
 
+/* The second half of every row: its first part has some terms, its second part none. */
+static void test_sums_of_some_terms(void **st)
+{
+    (void)st;
+    static const struct {
+        uint32_t which; /* a bit for each term */
+        const char *text;
+    } cases[] = {
+        {0, "the sum is not of all terms: channels 48-95 lack all"},
+        {6, "the sum is not of all terms: channels 48-71 lack e0, channels 72-95 lack all"},
+        {4, "the sum is not of all terms: channels 48-71 have e2, channels 72-95 lack all"}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        set_up(11 + c, DS_STRUCTURE_OTHER);
+        site.n_terms = TERMS;
+        for (int k = 0; k < TERMS; k++)
+            snprintf(site.term_name[k], sizeof site.term_name[k], "e%d", k);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < WIDTH; i++) {
+                const uint32_t which = i < 48 ? 7 : i < 72 ? cases[c].which : 0;
+                ref[r][i] = mine[r][i] = 0;
+                for (int k = 0; k < TERMS; k++) {
+                    rows[r].term[k] = term[k][r];
+                    rows[r].term_weight[k] = 1;
+                    ref[r][i] += term[k][r][i];
+                    mine[r][i] += which >> k & 1 ? term[k][r][i] : 0.0f;
+                }
+            }
+        expect(cases[c].text);
+    }
+}
+
 static double root_of(const float *x, int from, int to)
 {
     double sum = 0;
@@ -290,9 +321,12 @@ static void test_routers(void **st)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations),         cmocka_unit_test(test_factors),
-        cmocka_unit_test(test_terms_of_fewer_bits), cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_a_norm_of_a_norm),    cmocka_unit_test(test_routers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_activations),
+                                       cmocka_unit_test(test_factors),
+                                       cmocka_unit_test(test_terms_of_fewer_bits),
+                                       cmocka_unit_test(test_norms),
+                                       cmocka_unit_test(test_sums_of_some_terms),
+                                       cmocka_unit_test(test_a_norm_of_a_norm),
+                                       cmocka_unit_test(test_routers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
